@@ -1,0 +1,113 @@
+"""Documents: every file that crosses a process, closed and frozen, and the bytes that stand for one."""
+
+import hashlib
+import json
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from llmgw.base.errors import DocumentError, Place
+from llmgw.base.names import near
+
+
+class Value(BaseModel):
+    """A frozen part of a document; unknown keys are refused."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Document(Value):
+    """A whole file. Subclasses declare `format: Literal["llmgw-<kind>/<n>"]`."""
+
+    @classmethod
+    def read(cls, text: str | bytes, source: str) -> Self:
+        """The document in `text`; DocumentError names `source` and the path of the first thing wrong in it."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise document_error(error, source, cls) from None
+
+    def text(self) -> str:
+        """What is written to the file: indented JSON, a line feed at the end."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def document_error(
+    error: ValidationError,
+    source: str,
+    kind: type[BaseModel],
+    lines: "dict[tuple[int | str, ...], int] | None" = None,
+) -> DocumentError:
+    """The first thing wrong that pydantic found, with the line of the nearest enclosing key that `lines` has."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = _written_path(first["loc"], lines)
+    line = next((lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines), 0) if lines else 0
+    return DocumentError(Place(source, "/".join(map(str, path)), line), _complaint(first, kind))
+
+
+def _written_path(
+    loc: tuple[int | str, ...], lines: "dict[tuple[int | str, ...], int] | None"
+) -> tuple[int | str, ...]:
+    """pydantic's location without the names of union members, which nobody wrote."""
+    if not lines:
+        return loc
+    path: tuple[int | str, ...] = ()
+    for part in loc:
+        if (*path, part) in lines or part is loc[-1]:
+            path = (*path, part)
+    return path
+
+
+def _complaint(first: Any, kind: type[BaseModel]) -> str:
+    what = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        word = str(first["loc"][-1])
+        known = sorted({name for model in _models(kind) for name in model.model_fields})
+        close = near(word, known)
+        return f"unknown key{f', did you mean {close[0]}?' if close else ''}"
+    return what[0].lower() + what[1:]
+
+
+def _models(kind: type[BaseModel], seen: "set[type[BaseModel]] | None" = None) -> "set[type[BaseModel]]":
+    """The model and every model that its fields mention."""
+    found = seen if seen is not None else set()
+    if kind in found:
+        return found
+    found.add(kind)
+    waiting: list[Any] = [field.annotation for field in kind.model_fields.values()]
+    while waiting:
+        note = waiting.pop()
+        waiting.extend(getattr(note, "__args__", ()))
+        if isinstance(note, type) and issubclass(note, BaseModel):
+            _models(note, found)
+    return found
+
+
+def canonical(value: Any) -> bytes:
+    """The one byte string of a JSON value: sorted keys, no blanks, UTF-8, a line feed at the end.
+
+    Refuses floats, whose text differs between writers; NaN and infinity with them.
+    """
+    _refuse_floats(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise TypeError(f"a float in a canonical document: {value!r}")
+    if isinstance(value, dict):
+        for item in value.values():
+            _refuse_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_floats(item)
+
+
+def digest(value: Any) -> str:
+    """`sha256:` and 64 hex digits of the canonical bytes of a JSON value."""
+    return digest_of_bytes(canonical(value))
+
+
+def digest_of_bytes(data: bytes) -> str:
+    """`sha256:` and 64 hex digits of the bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()

@@ -1,0 +1,28 @@
+"""What nodes report: GPUs, adapters, what runs, what is installed."""
+
+from llmgw.observed.facts import (
+    Adapter,
+    Disk,
+    Facts,
+    Gpu,
+    GpuProcess,
+    InstalledEngine,
+    NodeFacts,
+    Run,
+    Weights,
+)
+from llmgw.observed.replicas import Incarnation, incarnations
+
+__all__ = [
+    "Adapter",
+    "Disk",
+    "Facts",
+    "Gpu",
+    "GpuProcess",
+    "Incarnation",
+    "InstalledEngine",
+    "NodeFacts",
+    "Run",
+    "Weights",
+    "incarnations",
+]
