@@ -8,9 +8,11 @@ from llmgw.observed.facts import (
     GpuProcess,
     InstalledEngine,
     NodeFacts,
+    Orphan,
     Run,
     Weights,
 )
+from llmgw.observed.parse import parse_facts
 from llmgw.observed.replicas import Incarnation, incarnations
 
 __all__ = [
@@ -22,7 +24,9 @@ __all__ = [
     "Incarnation",
     "InstalledEngine",
     "NodeFacts",
+    "Orphan",
     "Run",
     "Weights",
     "incarnations",
+    "parse_facts",
 ]

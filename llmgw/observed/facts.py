@@ -58,10 +58,19 @@ class Run(Value):
     pid: int | None = None
     gpus: tuple[int, ...] = ()
     port: int | None = Field(None, description="where rank 0 answers; a worker's own port otherwise")
+    ports: int = 1
     nodes: tuple[str, ...] = Field((), description="the replica's nodes in rank order")
     started_at: datetime | None = None
     exit_status: str = ""
-    listening: bool = False
+
+
+class Orphan(Value):
+    """What is left of a run that should be gone, or a unit of ours that does not say whose it is."""
+
+    unit: str
+    replica: str = ""
+    pids: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
 
 
 class InstalledEngine(Value):
@@ -106,6 +115,7 @@ class NodeFacts(Value):
     listen_ports: tuple[int, ...] = ()
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     runs: tuple[Run, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
     engines: tuple[InstalledEngine, ...] = ()
     weights: tuple[Weights, ...] = ()
     disks: tuple[Disk, ...] = ()
