@@ -45,7 +45,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE history (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL,
             subject TEXT NOT NULL,
             message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
-        "CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL, listing TEXT NOT NULL) STRICT",
+        """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
+            listing TEXT NOT NULL) STRICT""",
     ),
 )
 
