@@ -9,6 +9,7 @@ from llmgw.observed.facts import (
     InstalledEngine,
     NodeFacts,
     Orphan,
+    Rights,
     Run,
     Weights,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "InstalledEngine",
     "NodeFacts",
     "Orphan",
+    "Rights",
     "Run",
     "Weights",
     "incarnations",

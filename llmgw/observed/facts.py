@@ -99,6 +99,16 @@ class Disk(Value):
     total_bytes: int
 
 
+class Rights(Value):
+    """What the account that llmgw logs in with may do on a node. `privileged` answers FactsQuery.privileged."""
+
+    root: bool = False
+    user: str = ""
+    account_known: bool = True
+    run_dir_writable: bool = True
+    privileged: tuple[bool, ...] = ()
+
+
 class NodeFacts(Value):
     """What a node said of itself at `seen_at`."""
 
@@ -120,6 +130,7 @@ class NodeFacts(Value):
     weights: tuple[Weights, ...] = ()
     disks: tuple[Disk, ...] = ()
     slurm: str = Field("", description="the node's state in Slurm, empty where there is no Slurm")
+    rights: Rights = Rights()
     problems: tuple[str, ...] = Field((), description="what could not be found out, in words")
 
 

@@ -13,6 +13,7 @@ from llmgw.observed.facts import (
     InstalledEngine,
     NodeFacts,
     Orphan,
+    Rights,
     Run,
     Weights,
 )
@@ -48,6 +49,7 @@ def parse_facts(node: Mapping[str, Any], *, seen_at: datetime) -> NodeFacts:
             Disk(path=one["path"], free_bytes=one["free"], total_bytes=one["total"])
             for one in node.get("disks", ())
         ),
+        rights=Rights(**node.get("rights", {})),
         slurm=parse_slurm_state(str(node.get("slurm", "")), problems=problems),
         problems=tuple(problems),
     )

@@ -24,14 +24,15 @@ def observe(
     site: Site,
     nodes: Iterable[InventoryHost],
     *,
+    privileged: tuple[tuple[str, ...], ...] = (),
     tell: Callable[[HostAnswer], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Observation:
     """Ask nodes for their facts, all at once; `tell` gets each answer as it comes.
 
-    A node whose module fails is `failed`, not silent: it answers, but cannot be judged.
+    `privileged`: see facts_query. A node whose module fails is `failed`, not silent: it answers, but cannot be judged.
     """
-    asked = {node.name: plain(facts_query(site, node)) for node in nodes}
+    asked = {node.name: plain(facts_query(site, node, privileged=privileged)) for node in nodes}
     found = Observation({}, {}, {})
     if not asked:
         return found

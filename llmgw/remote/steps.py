@@ -25,6 +25,8 @@ class FactsQuery:
     engines: tuple[dict[str, str], ...]
     weights: tuple[str, ...]
     disks: tuple[str, ...]
+    account: str
+    privileged: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,11 @@ def account(site: Site, node: InventoryHost) -> str:
     return node.variables.account or site.settings.account
 
 
-def facts_query(site: Site, node: InventoryHost) -> FactsQuery:
-    """What to ask a node: the site's engines, the catalogue's weights, the folders that fill up."""
+def facts_query(site: Site, node: InventoryHost, *, privileged: tuple[tuple[str, ...], ...] = ()) -> FactsQuery:
+    """What to ask a node: the site's engines, the catalogue's weights, the folders that fill up.
+
+    `privileged` are commands of which it is asked whether they may be run as root.
+    """
     engines = tuple(
         {"engine": engine.value, "version": version, "path": installed.path, "program": PROGRAMS[engine]}
         for engine, versions in site.settings.engines.items()
@@ -145,6 +150,8 @@ def facts_query(site: Site, node: InventoryHost) -> FactsQuery:
         engines=engines,
         weights=tuple(sorted({model.source.path for model in site.catalogue.models.values()})),
         disks=(run_dir(site, node), *site.settings.weights_dirs),
+        account=account(site, node),
+        privileged=privileged,
     )
 
 

@@ -25,12 +25,16 @@ options:
       program: {description: What must be executable in the folder., type: str, required: true}
   weights: {description: Files and folders of weights to look for., type: list, elements: path, default: []}
   disks: {description: Folders whose file systems matter., type: list, elements: path, default: []}
+  account: {description: The account that engines run as., type: str, default: ''}
+  privileged: {description: Commands that must be allowed as root without a password; only asked about., type: list,
+               elements: list, default: []}
 author: llmgw developers
 """
 
 import glob
 import os
 import platform
+import pwd
 import socket
 import time
 
@@ -155,6 +159,30 @@ def disks(paths):
     return found
 
 
+def rights(asked):
+    """What this account may do here: is it root, may it run each command as root, is the run folder its to write."""
+    try:
+        pwd.getpwnam(asked["account"])
+        known = True
+    except KeyError:
+        known = not asked["account"]
+    return {
+        "root": os.geteuid() == 0,
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
+        "account_known": known,
+        "run_dir_writable": os.access(asked["run_dir"], os.W_OK | os.X_OK),
+        "privileged": [may(argv) for argv in asked["privileged"]],
+    }
+
+
+def may(argv):
+    """Whether a command may be run as root without a password; it is not run."""
+    if os.geteuid() == 0:
+        return True
+    argv = [where(str(argv[0]))] + [str(word) for word in argv[1:]]
+    return run(["sudo", "-n", "-l", "--"] + argv, 10)[0] == 0
+
+
 def slurm():
     if where("scontrol") == "scontrol":
         return ""
@@ -188,6 +216,7 @@ def gather(asked):
         "weights": weights(asked["weights"]),
         "disks": disks(asked["disks"]),
         "slurm": slurm(),
+        "rights": rights(asked),
         "problems": problems,
     }
 
@@ -216,6 +245,8 @@ def main():
             },
             "weights": {"type": "list", "elements": "path", "default": []},
             "disks": {"type": "list", "elements": "path", "default": []},
+            "account": {"type": "str", "default": ""},
+            "privileged": {"type": "list", "elements": "list", "default": []},
         },
         supports_check_mode=True,
     )
