@@ -13,7 +13,9 @@ from llmgw.base.names import near
 class Value(BaseModel):
     """A frozen part of a document; unknown keys are refused."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
 
 class Document(Value):

@@ -60,6 +60,15 @@ def replica_parts(name: str) -> tuple[str, str | None, int]:
     return match["model"], match["profile"], int(match["ordinal"])
 
 
+def unit_name(replica: str) -> str:
+    """The systemd unit of a replica's rank, without `.service`; a node has at most one rank of a replica.
+
+    `model/0` → llmgw-model-0, `model:profile/0` → llmgw-model:profile-0.
+    """
+    model, profile, ordinal = replica_parts(replica)
+    return f"llmgw-{model}:{profile}-{ordinal}" if profile else f"llmgw-{model}-{ordinal}"
+
+
 def natural_key(text: str) -> tuple[tuple[int, int | str], ...]:
     """Sorts `n2` before `n10`: runs of digits compare as numbers."""
     parts = re.split(r"([0-9]+)", text)

@@ -1,5 +1,6 @@
 """The decision: site, fabrics and observations in; a plan out, with a reason for every choice."""
 
+from llmgw.plan.advance import advance
 from llmgw.plan.document import (
     Action,
     Body,
@@ -16,23 +17,39 @@ from llmgw.plan.document import (
     Unplaced,
     plan_id,
 )
+from llmgw.plan.phases import PHASES, Answer, Ask, Kind, Phase
+from llmgw.plan.progress import ActionState, Progress, Rules, begin, stop_starting, take_steps
+from llmgw.plan.settle import settle
 from llmgw.plan.standing import Cordon, Standing
 
 __all__ = [
+    "PHASES",
     "Action",
+    "ActionState",
+    "Answer",
+    "Ask",
     "Body",
     "Cordon",
     "FabricInput",
     "Incumbent",
     "Inputs",
+    "Kind",
     "Op",
     "Options",
+    "Phase",
     "Placement",
     "Plan",
     "Precondition",
+    "Progress",
+    "Rules",
     "Seat",
     "Standing",
     "StateInput",
     "Unplaced",
+    "advance",
+    "begin",
     "plan_id",
+    "settle",
+    "stop_starting",
+    "take_steps",
 ]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from llmgw.base import Document, DocumentError, HostName, Place, Value, digest
-from llmgw.engines.launch import Launch
+from llmgw.engines.launch import Launch, LoadProbe
 
 
 class Op(StrEnum):
@@ -61,6 +61,7 @@ class Incumbent(Value):
     action: str
     spec: str
     nodes: tuple[Seat, ...]
+    load: LoadProbe | None = Field(None, description="where its head says how busy it is")
 
 
 class Precondition(Value):

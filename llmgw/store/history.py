@@ -1,0 +1,89 @@
+"""The event log, the failures that back-off counts, and the inventory as it was last read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from llmgw.base import moment
+from llmgw.store.database import State
+
+KEEP_EVENTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, in one line."""
+
+    at: str
+    kind: str
+    subject: str
+    message: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a replica failed since it last ran quietly, when last, and when it may be started again."""
+
+    count: int
+    last: datetime
+    next: datetime
+
+
+def record(state: State, kind: str, subject: str, message: str, *, by: str) -> None:
+    """Add an event; the oldest beyond KEEP_EVENTS go."""
+    with state.change() as database:
+        cursor = database.conn.execute(
+            "INSERT INTO history (at, kind, subject, message, by) VALUES (?, ?, ?, ?, ?)",
+            (moment(datetime.now(UTC)), kind, subject, message, by),
+        )
+        database.conn.execute("DELETE FROM history WHERE id <= ?", (int(cursor.lastrowid or 0) - KEEP_EVENTS,))
+
+
+def events(state: State, *, limit: int, subject: str = "", since: datetime | None = None) -> list[Event]:
+    """Up to `limit` of the newest events, oldest first; of one subject, or since a time."""
+    rows = state.rows(
+        """SELECT at, kind, subject, message, by FROM history WHERE (? = '' OR subject = ?) AND at >= ?
+           ORDER BY id DESC LIMIT ?""",
+        subject,
+        subject,
+        moment(since) if since else "",
+        limit,
+    )
+    return [Event(*row) for row in reversed(rows)]
+
+
+def failures(state: State) -> dict[str, Failures]:
+    """The failures that are counted now, by replica."""
+    rows = state.rows("SELECT replica, count, last, next FROM failures ORDER BY replica")
+    return {
+        row[0]: Failures(row[1], datetime.fromisoformat(row[2]), datetime.fromisoformat(row[3])) for row in rows
+    }
+
+
+def set_failures(state: State, replica: str, found: Failures | None) -> None:
+    """Replace what is counted of a replica; None forgets it."""
+    with state.change() as database:
+        if found is None:
+            database.conn.execute("DELETE FROM failures WHERE replica = ?", (replica,))
+        else:
+            database.conn.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",
+                (replica, found.count, moment(found.last), moment(found.next)),
+            )
+
+
+def save_listing(state: State, listing: Mapping[str, Any], *, now: datetime) -> None:
+    """Remember the inventory for commands that must not wait for ansible-inventory; without its secrets."""
+    with state.change() as database:
+        database.conn.execute(
+            "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?)", (moment(now), json.dumps(listing))
+        )
+
+
+def last_listing(state: State) -> tuple[str, dict[str, Any]] | None:
+    """The inventory that was last read, and when."""
+    row = state.one("SELECT at, listing FROM inventory")
+    return (row[0], json.loads(row[1])) if row else None
