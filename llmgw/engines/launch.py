@@ -19,13 +19,19 @@ class Peer:
     address: str
     port: int
 
+    def authority(self, offset: int = 0) -> str:
+        """`address:port` as URLs and rendezvous take it, IPv6 in brackets."""
+        where = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{where}:{self.port + offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One rank of a replica: all that its start depends on.
 
     `gpus` are the node's GPU indices that it takes. `peers` are all ranks, its own among them. `network` is the
-    environment that the fabric map gives this rank (NCCL, Gloo, vLLM's host address).
+    environment that the fabric map and the inventory give this rank (NCCL, Gloo). `aliases` are other names
+    that requests may use for the model. `run_folder` belongs to the engine's account and lives on the node.
     """
 
     replica: str
@@ -41,6 +47,7 @@ class Shard:
     drain_s: int
     start_s: int
     run_folder: str
+    aliases: tuple[str, ...] = ()
 
     @property
     def own(self) -> Peer:
@@ -72,13 +79,20 @@ class Launch(Value):
     secret_env: dict[str, str] = {}
     secret_files: dict[str, tuple[str, str]] = {}
     port: int
-    ready: Literal["openai", "listening"]
-    """openai: the model is listed and one token comes back; listening: the port is open (worker ranks)."""
+    ready: Literal["openai", "listening", "running"]
+    """openai: the model is listed and one token comes back; listening: the port is open; running: the process
+    lives (a worker rank that listens nowhere, and is ready when its head answers)."""
     load: LoadProbe | None = None
 
 
 class EngineModule(Protocol):
     """What each engine's module gives. All of it is pure."""
+
+    LOAD: LoadProbe
+    """Where a head of this engine says how busy it is."""
+
+    RESERVED: frozenset[str]
+    """Arguments that llmgw gives by itself, so that a profile may not."""
 
     def launch(self, shard: Shard) -> Launch: ...
 

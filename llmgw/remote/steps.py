@@ -74,7 +74,7 @@ class ProbeRank:
     """Role engine_probe: one rank to ask."""
 
     unit: str
-    ready: Literal["openai", "listening", "none"]
+    ready: Literal["openai", "listening", "running", "none"]
     address: str
     port: int
     model: str

@@ -15,7 +15,8 @@ options:
     required: true
     suboptions:
       unit: {description: Name of the unit and of the run's folder., type: str, required: true}
-      ready: {description: What makes it ready., type: str, choices: [openai, listening, none], required: true}
+      ready: {description: What makes it ready., type: str, choices: [openai, listening, running, none],
+              required: true}
       address: {description: Where it listens., type: str, required: true}
       port: {description: Its TCP port., type: int, required: true}
       model: {description: The name that it serves., type: str, required: true}
@@ -67,6 +68,8 @@ def is_ready(rank, timeout):
     """Empty when the rank is ready, else what is missing."""
     if rank["ready"] == "none":
         return "was not asked"
+    if rank["ready"] == "running":  # a worker that listens nowhere; its head says when all is ready
+        return ""
     if rank["ready"] == "listening":
         with socket.socket(socket.AF_INET6 if ":" in rank["address"] else socket.AF_INET) as probe:
             probe.settimeout(5)
@@ -156,7 +159,7 @@ def main():
                     "address": text,
                     "model": text,
                     "port": {"type": "int", "required": True},
-                    "ready": {"type": "str", "required": True, "choices": ["openai", "listening", "none"]},
+                    "ready": {"type": "str", "required": True, "choices": ["openai", "listening", "running", "none"]},
                     "key": {"type": "str", "required": True, "no_log": True},
                     "load": {"type": "dict", "required": True},
                     "wait_s": {"type": "int", "required": True},
