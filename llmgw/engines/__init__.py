@@ -6,7 +6,7 @@ from llmgw.engines import llama_cpp, sglang, vllm
 from llmgw.engines.environment import reserved_in
 from llmgw.engines.launch import ENGINE_KEY, EngineModule, Launch, LoadProbe, Peer, Shard
 from llmgw.engines.network import network_environment
-from llmgw.site import Engine, Profile
+from llmgw.site import Engine, Model, Profile
 
 ENGINES: dict[Engine, EngineModule] = {
     Engine.LLAMA_CPP: cast("EngineModule", llama_cpp),
@@ -23,6 +23,15 @@ def complaints(profile: Profile) -> list[str]:
     ]
 
 
+def served_names(name: str, model: Model, profile: str) -> tuple[str, ...]:
+    """Every name by which a request can reach a replica of the profile, the model's own first.
+
+    Routers pass a request on as it came, so an engine that checks the name has to know them all.
+    """
+    aliases = model.aliases if profile == model.default else ()
+    return (name, *aliases, f"{name}:{profile}")
+
+
 __all__ = [
     "ENGINES",
     "ENGINE_KEY",
@@ -33,4 +42,5 @@ __all__ = [
     "Shard",
     "complaints",
     "network_environment",
+    "served_names",
 ]

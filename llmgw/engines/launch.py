@@ -30,8 +30,8 @@ class Shard:
     """One rank of a replica: all that its start depends on.
 
     `gpus` are the node's GPU indices that it takes. `peers` are all ranks, its own among them. `network` is the
-    environment that the fabric map and the inventory give this rank (NCCL, Gloo). `aliases` are other names
-    that requests may use for the model. `run_folder` belongs to the engine's account and lives on the node.
+    environment that the fabric map and the inventory give this rank (NCCL, Gloo). `names` are what requests may
+    call the model, its own name first. `run_folder` belongs to the engine's account and lives on the node.
     """
 
     replica: str
@@ -47,7 +47,7 @@ class Shard:
     drain_s: int
     start_s: int
     run_folder: str
-    aliases: tuple[str, ...] = ()
+    names: tuple[str, ...]
 
     @property
     def own(self) -> Peer:
@@ -90,6 +90,9 @@ class EngineModule(Protocol):
 
     LOAD: LoadProbe
     """Where a head of this engine says how busy it is."""
+
+    CHECKS_NAMES: bool
+    """Whether it refuses a request whose `model` it was not told at its start."""
 
     RESERVED: frozenset[str]
     """Arguments that llmgw gives by itself, so that a profile may not."""

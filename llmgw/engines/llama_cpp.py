@@ -8,6 +8,7 @@ from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
 LOAD = LoadProbe(running="llamacpp:requests_processing", waiting="llamacpp:requests_deferred")
+CHECKS_NAMES = False
 RESERVED = frozenset(
     {
         "-m", "--model", "-a", "--alias", "--host", "--port", "--rpc", "--api-key", "--api-key-file", "--metrics",
@@ -28,7 +29,7 @@ def launch(shard: Shard) -> Launch:
 def _head(shard: Shard) -> Launch:
     own = shard.own
     argv = [f"{shard.engine_path}/bin/llama-server", "--model", shard.weights]
-    argv += ["--alias", ",".join((shard.model, *shard.aliases))]
+    argv += ["--alias", ",".join(shard.names)]
     argv += ["--host", own.address, "--port", str(own.port), "--metrics"]
     if len(shard.peers) > 1:
         argv += ["--rpc", ",".join(peer.authority() for peer in shard.peers[1:])]

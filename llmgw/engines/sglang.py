@@ -9,6 +9,7 @@ from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
 LOAD = LoadProbe(running="sglang:num_running_reqs", waiting="sglang:num_queue_reqs")
+CHECKS_NAMES = False
 RESERVED = frozenset(
     {
         "--model", "--model-path", "--served-model-name", "--host", "--port", "--api-key", "--config", "--tp",

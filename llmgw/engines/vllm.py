@@ -10,6 +10,7 @@ from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
 LOAD = LoadProbe(running="vllm:num_requests_running", waiting="vllm:num_requests_waiting")
+CHECKS_NAMES = True
 RESERVED = frozenset(
     {
         "--model", "--served-model-name", "--host", "--port", "--uds", "--api-key", "-tp", "--tensor-parallel-size",
@@ -29,7 +30,7 @@ def launch(shard: Shard) -> Launch:
     """The rank's start. The key goes in by VLLM_API_KEY."""
     head = shard.rank == 0
     argv = [f"{shard.engine_path}/bin/vllm", "serve", shard.weights]
-    argv += ["--served-model-name", shard.model, *shard.aliases]
+    argv += ["--served-model-name", *shard.names]
     argv += ["--tensor-parallel-size", str(shard.profile.tensor_parallel)]
     if shard.profile.pipeline_parallel > 1:
         argv += ["--pipeline-parallel-size", str(shard.profile.pipeline_parallel)]

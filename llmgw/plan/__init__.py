@@ -17,10 +17,12 @@ from llmgw.plan.document import (
     Unplaced,
     plan_id,
 )
+from llmgw.plan.make import make_plan
 from llmgw.plan.phases import PHASES, Answer, Ask, Kind, Phase
 from llmgw.plan.progress import ActionState, Progress, Rules, begin, stop_starting, take_steps
 from llmgw.plan.settle import settle
-from llmgw.plan.standing import Cordon, Standing
+from llmgw.plan.spec import Change, Spec
+from llmgw.plan.standing import Cordon, Published, Standing
 
 __all__ = [
     "PHASES",
@@ -29,6 +31,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Body",
+    "Change",
     "Cordon",
     "FabricInput",
     "Incumbent",
@@ -41,13 +44,16 @@ __all__ = [
     "Plan",
     "Precondition",
     "Progress",
+    "Published",
     "Rules",
     "Seat",
+    "Spec",
     "Standing",
     "StateInput",
     "Unplaced",
     "advance",
     "begin",
+    "make_plan",
     "plan_id",
     "settle",
     "stop_starting",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from llmgw.base import Document, DocumentError, HostName, Place, Value, digest
 from llmgw.engines.launch import Launch, LoadProbe
+from llmgw.plan.spec import Spec
 
 
 class Op(StrEnum):
@@ -125,6 +126,9 @@ class Inputs(Value):
     fabric: dict[str, FabricInput]
     state: StateInput
     observed: str
+    parts: dict[str, str] = Field(
+        {}, description="short digests of parts of these, so that a refusal can name what moved"
+    )
 
 
 class Options(Value):
@@ -150,6 +154,7 @@ class Body(Value):
     unplaced: tuple[Unplaced, ...] = ()
     warnings: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    specs: dict[str, Spec] = Field({}, description="the specs that are spoken of, by their digest")
     notes: dict[str, Any] = Field({}, description="figures for the reader: what is left free, what is excluded")
 
 

@@ -159,7 +159,11 @@ def main():
                     "address": text,
                     "model": text,
                     "port": {"type": "int", "required": True},
-                    "ready": {"type": "str", "required": True, "choices": ["openai", "listening", "running", "none"]},
+                    "ready": {
+                        "type": "str",
+                        "required": True,
+                        "choices": ["openai", "listening", "running", "none"],
+                    },
                     "key": {"type": "str", "required": True, "no_log": True},
                     "load": {"type": "dict", "required": True},
                     "wait_s": {"type": "int", "required": True},

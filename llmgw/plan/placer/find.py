@@ -45,7 +45,7 @@ def _parts(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
     for kind in state.classes_for(demand):
         details, partly, by_free = state.classes[kind], state.partly[kind], state.by_free[kind]
         for free in range(gpus, details.gpus):
-            for shared, node in _two(state, partly[free], by_free, free, avoid, demand.spread == "node"):
+            for shared, node in _two(partly[free], by_free, free, avoid, demand.spread == "node"):
                 yield (
                     shared, 0, 0, 0, details.waits, state.pressure[details.kind], free - gpus,
                     not (details.short or details.off_rail), node,
@@ -61,7 +61,7 @@ def _wholes(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
             continue
         for (good, whole), leaves in state.wholly[kind].items():
             lost = good // big - (good - details.good) // big
-            for shared, node in _two(state, leaves, by_free, -1, avoid, demand.spread == "node"):
+            for shared, node in _two(leaves, by_free, -1, avoid, demand.spread == "node"):
                 yield (
                     shared, lost, 1, 2 * whole - 1, details.waits, state.pressure[details.kind],
                     details.gpus - gpus, not (details.short or details.off_rail), node,
@@ -69,7 +69,6 @@ def _wholes(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
 
 
 def _two(
-    state: State,
     leaves: list[int],
     by_free: dict[int, list[list[int]]],
     free: int,

@@ -25,7 +25,8 @@ def improve(state: State, rounds: int, rng: SplitMix64, bound: Cost | None = Non
         if new <= now or _near(new, now, rng, rounds - turn, rounds):
             now = new
             if now <= best:
-                if now < best or rng.below(4)==0: kept = list(state.spots)
+                if now < best or rng.below(4) == 0:
+                    kept = list(state.spots)
                 best = now
         else:
             search.restore(before)
@@ -35,13 +36,14 @@ def improve(state: State, rounds: int, rng: SplitMix64, bound: Cost | None = Non
 def _near(new: Cost, now: Cost, rng: SplitMix64, left: int, rounds: int) -> bool:
     if new[:5] > now[:5]:
         return False
-    rise = sum(w * max(0,(a - b)) for w, a, b in zip(WEIGHTS, new[5:], now[5:]))
+    rise = sum(w * max(0, (a - b)) for w, a, b in zip(WEIGHTS, new[5:], now[5:], strict=True))
     heat = HEAT * left // rounds
-    return rise <= rng.below(heat + 1) 
+    return rise <= rng.below(heat + 1)
 
-import os
-HEAT=int(os.environ.get('HEAT','24'))
-WEIGHTS=(8,6,5,4,3,0,0)
+
+HEAT = 8
+WEIGHTS = (8, 6, 5, 4, 3, 0, 0)
+
 
 class _Search:
     """The moves; each returns where the items that it touched were before."""

@@ -116,9 +116,7 @@ def _preferred(
     return None
 
 
-def _best(
-    state: State, demand: Demand, options: Iterable[tuple[int, ...]], gpus: int
-) -> tuple[int, ...] | None:
+def _best(state: State, demand: Demand, options: Iterable[tuple[int, ...]], gpus: int) -> tuple[int, ...] | None:
     best: tuple[Key, tuple[int, ...]] | None = None
     for nodes in options:
         key = key_of(state, demand, nodes, gpus)
@@ -177,9 +175,7 @@ def _over_leaves(
     return _best(state, demand, options, gpus)
 
 
-def _leaf_sets(
-    state: State, room: list[int], count: int, rng: SplitMix64 | None
-) -> Iterator[tuple[int, ...]]:
+def _leaf_sets(state: State, room: list[int], count: int, rng: SplitMix64 | None) -> Iterator[tuple[int, ...]]:
     """Sets of leaves that hold `count` nodes: of one pod where a pod can, else of the fewest pods of a fabric."""
     by_pod: dict[tuple[int, int], list[int]] = {}
     for leaf, n in enumerate(room):
