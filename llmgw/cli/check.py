@@ -38,12 +38,16 @@ def check(workspace: Workspace, nodes: bool, sudoers: str | None, limit: str | N
 
     The files are read as every other command reads them: the first thing wrong is shown with its file, line and path.
     With --nodes each node is reached once, and each thing that is wrong there is shown with the command to run next.
+    `--sudoers USER -o json` prints the variables that playbooks/node_prepare.yml takes.
     """
     site = workspace.site
     if sudoers:
-        from llmgw.remote.sudoers import sudoers_lines
+        from llmgw.remote.sudoers import node_prepare, sudoers_lines
 
-        click.echo("\n".join(sudoers_lines(site, sudoers)))
+        if output.for_people:
+            click.echo("\n".join(sudoers_lines(site, sudoers)))
+        else:
+            output.document({"node_prepare": node_prepare(site, sudoers)})
         return ExitCode.DONE
     wanted = sum(sum(model.counts().values()) for model in site.catalogue.models.values())
     say(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from llmgw.base import count, size
 from llmgw.observed import NodeFacts
+from llmgw.remote.playbook import PLAYBOOKS
 from llmgw.remote.steps import account, run_dir
 from llmgw.site import InventoryHost, Site
 
@@ -43,7 +44,10 @@ _Said = Iterator[tuple[Severity, str, str]]
 
 def _rights(site: Site, node: InventoryHost, facts: NodeFacts, privileged: Sequence[Sequence[str]]) -> _Said:
     rights = facts.rights
-    prepare = f"ansible-playbook -i hosts.yml playbooks/node_prepare.yml -l {node.name}"
+    prepare = (
+        f"llmgw check --sudoers {rights.user or 'USER'} -o json > prepare.json; ansible-playbook -i hosts.yml "
+        f"{PLAYBOOKS}/node_prepare.yml -l {node.name} -e @prepare.json"
+    )
     if facts.supervisor == "systemd" and not rights.account_known:
         yield "error", f"there is no account {account(site, node)}", prepare
     if not (rights.root or rights.run_dir_writable):

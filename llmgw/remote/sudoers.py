@@ -79,3 +79,13 @@ def privileged_commands(site: Site, *, scans: bool) -> tuple[tuple[str, ...], ..
             ("timeout", "--kill-after=5", str(scan.timeout_s), tool, "-C", "mlx5_0", "-P", "1", *scan.options)
         )
     return tuple(commands)
+
+
+def node_prepare(site: Site, user: str) -> dict[str, object]:
+    """What role node_prepare is given: the account, its folder, who logs in, and what that account may run as root."""
+    return {
+        "account": site.settings.account,
+        "run_dir": site.settings.run_dir,
+        "login": user,
+        "sudoers": sudoers_lines(site, user),
+    }
