@@ -26,7 +26,7 @@ def sudoers_lines(site: Site, user: str) -> list[str]:
         rf"/usr/bin/systemctl ^stop --no-block {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^kill --kill-whom=all --signal=SIGKILL {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^reset-failed {_UNIT}\.service$",
-        rf"/usr/bin/journalctl ^--unit {_UNIT}\.service --lines=[0-9]+ --output=cat --no-pager --quiet$",
+        f"/usr/bin/journalctl ^--identifier={_UNIT} --since=@[0-9]+ --lines=[0-9]+ --output=cat --no-pager --quiet$",
         *_scan_commands(site),
     ]
     return [f"{user} ALL=(root) NOPASSWD: {command}" for command in commands]
@@ -70,7 +70,15 @@ def privileged_commands(site: Site, *, scans: bool) -> tuple[tuple[str, ...], ..
         ("systemctl", "stop", "--no-block", f"{unit}.service"),
         ("systemctl", "kill", "--kill-whom=all", "--signal=SIGKILL", f"{unit}.service"),
         ("systemctl", "reset-failed", f"{unit}.service"),
-        ("journalctl", "--unit", f"{unit}.service", "--lines=20", "--output=cat", "--no-pager", "--quiet"),
+        (
+            "journalctl",
+            f"--identifier={unit}",
+            "--since=@0",
+            "--lines=20",
+            "--output=cat",
+            "--no-pager",
+            "--quiet",
+        ),
     ]
     if scans and site.settings.scan.sudo:
         scan = site.settings.scan
