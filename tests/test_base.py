@@ -1,5 +1,7 @@
 """The words that all packages use."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,5 +96,8 @@ def test_sizes_have_two_or_three_digits(count: int, text: str) -> None:
     assert size(count) == text
 
 
-def test_every_exit_code_has_a_meaning() -> None:
+def test_every_exit_code_has_a_meaning_and_the_manual_has_them_all() -> None:
     assert set(MEANING) == set(ExitCode)
+    manual = (Path(__file__).parent.parent / "docs" / "exit-codes.md").read_text()
+    for code, meaning in MEANING.items():
+        assert f"| {int(code)} | {meaning} |" in manual
