@@ -14,6 +14,9 @@ _RUN = (
     "--property=KillMode=mixed --property=TimeoutStopSec={stop_s} --property=LimitMEMLOCK=infinity "
     "--property=LimitNOFILE=1048576 --property=OOMScoreAdjust=500 --property=SyslogIdentifier={unit}"
 )
+_JOURNAL = (
+    f"--identifier={_UNIT} --since=@[0-9]+ --lines=[0-9]+ --output=(cat|short-iso) --no-pager --quiet( --follow)?"
+)
 _MARK = r"( --setenv=LLMGW_[A-Z]+=[A-Za-z0-9._:/-]+){5}"
 
 
@@ -26,7 +29,7 @@ def sudoers_lines(site: Site, user: str) -> list[str]:
         rf"/usr/bin/systemctl ^stop --no-block {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^kill --kill-whom=all --signal=SIGKILL {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^reset-failed {_UNIT}\.service$",
-        f"/usr/bin/journalctl ^--identifier={_UNIT} --since=@[0-9]+ --lines=[0-9]+ --output=cat --no-pager --quiet$",
+        f"/usr/bin/journalctl ^{_JOURNAL}$",
         *_scan_commands(site),
     ]
     return [f"{user} ALL=(root) NOPASSWD: {command}" for command in commands]
