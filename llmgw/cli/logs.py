@@ -28,17 +28,17 @@ class Source:
 
 
 def log_command(
-    site: Site, node: InventoryHost, run: Run, *, lines: int, since: datetime | None, follow: Callable[[], bool]
+    site: Site, node: InventoryHost, run: Run, *, lines: int, since: datetime | None, follow: bool
 ) -> str:
     """The command that prints a rank's last lines on its node: the journal's, or the run's log file's."""
     if run.supervisor == "process":
         folder = f"{run_dir(site, node)}/{run.unit}"
-        return shlex.join(["tail", f"--lines={lines}", *(["--follow=name"] * follow()), f"{folder}/log"])
+        return shlex.join(["tail", f"--lines={lines}", *(["--follow=name"] * follow), f"{folder}/log"])
     started = int(run.started_at.timestamp()) if run.started_at else 0
     begin = max(started, int(since.timestamp())) if since else started
     argv = ["journalctl", *(["--user"] * (run.supervisor == "systemd-user"))]
     argv += [f"--identifier={run.unit}", f"--since=@{begin}", f"--lines={lines}", "--output=short-iso"]
-    argv += ["--no-pager", "--quiet", *(["--follow"] * follow())]
+    argv += ["--no-pager", "--quiet", *(["--follow"] * follow)]
     plain = shlex.join(["/usr/bin/journalctl", *argv[1:]])
     return (
         plain
