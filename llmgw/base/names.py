@@ -91,7 +91,10 @@ def hosts_of(pattern: str) -> list[str]:
     Several brackets multiply out. UsageError for an unbalanced bracket, a falling range, or over 100,000 hosts.
     """
     hosts: list[str] = []
-    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", pattern):
+    items = re.findall(r"(?:[^,\[]|\[[^\]]*\])+", pattern)
+    if pattern.count("[") != sum(item.count("[") for item in items):
+        raise UsageError(f"{pattern!r} has a [ without its ]")
+    for item in items:
         hosts.extend(_expanded(item))
         if len(hosts) > 100_000:
             raise UsageError(f"{pattern!r} names more than 100,000 hosts")
@@ -104,9 +107,7 @@ def _expanded(item: str) -> list[str]:
         if "]" in item:
             raise UsageError(f"{item!r} has a ] without its [")
         return [item]
-    inside, bracket, tail = rest.partition("]")
-    if not bracket:
-        raise UsageError(f"{item!r} has a [ without its ]")
+    inside, _, tail = rest.partition("]")
     tails = _expanded(tail) if tail else [""]
     return [f"{head}{number}{end}" for part in inside.split(",") for number in _numbers(part) for end in tails]
 

@@ -14,6 +14,9 @@ _RUN = (
     "--property=KillMode=mixed --property=TimeoutStopSec={stop_s} --property=LimitMEMLOCK=infinity "
     "--property=LimitNOFILE=1048576 --property=OOMScoreAdjust=500 --property=SyslogIdentifier={unit}"
 )
+_JOURNAL = (
+    f"--identifier={_UNIT} --since=@[0-9]+ --lines=[0-9]+ --output=(cat|short-iso) --no-pager --quiet( --follow)?"
+)
 _MARK = r"( --setenv=LLMGW_[A-Z]+=[A-Za-z0-9._:/-]+){5}"
 
 
@@ -26,7 +29,7 @@ def sudoers_lines(site: Site, user: str) -> list[str]:
         rf"/usr/bin/systemctl ^stop --no-block {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^kill --kill-whom=all --signal=SIGKILL {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^reset-failed {_UNIT}\.service$",
-        rf"/usr/bin/journalctl ^--unit {_UNIT}\.service --lines=[0-9]+ --output=cat --no-pager --quiet$",
+        f"/usr/bin/journalctl ^{_JOURNAL}$",
         *_scan_commands(site),
     ]
     return [f"{user} ALL=(root) NOPASSWD: {command}" for command in commands]
@@ -70,7 +73,15 @@ def privileged_commands(site: Site, *, scans: bool) -> tuple[tuple[str, ...], ..
         ("systemctl", "stop", "--no-block", f"{unit}.service"),
         ("systemctl", "kill", "--kill-whom=all", "--signal=SIGKILL", f"{unit}.service"),
         ("systemctl", "reset-failed", f"{unit}.service"),
-        ("journalctl", "--unit", f"{unit}.service", "--lines=20", "--output=cat", "--no-pager", "--quiet"),
+        (
+            "journalctl",
+            f"--identifier={unit}",
+            "--since=@0",
+            "--lines=20",
+            "--output=cat",
+            "--no-pager",
+            "--quiet",
+        ),
     ]
     if scans and site.settings.scan.sudo:
         scan = site.settings.scan
@@ -79,3 +90,13 @@ def privileged_commands(site: Site, *, scans: bool) -> tuple[tuple[str, ...], ..
             ("timeout", "--kill-after=5", str(scan.timeout_s), tool, "-C", "mlx5_0", "-P", "1", *scan.options)
         )
     return tuple(commands)
+
+
+def node_prepare(site: Site, user: str) -> dict[str, object]:
+    """What role node_prepare is given: the account, its folder, who logs in, and what that account may run as root."""
+    return {
+        "account": site.settings.account,
+        "run_dir": site.settings.run_dir,
+        "login": user,
+        "sudoers": sudoers_lines(site, user),
+    }

@@ -143,9 +143,9 @@ def drop_old_scans(state: State, *, keep: int, keep_days: int, now: datetime) ->
     oldest = moment(now - timedelta(days=keep_days))
     with state.change() as database:
         cursor = database.conn.execute(
-            """WITH ranked AS (
-                 SELECT id, at, row_number() OVER (PARTITION BY fabric ORDER BY id DESC) AS age FROM scans)
-               DELETE FROM scans WHERE id IN (SELECT id FROM ranked WHERE age > 2 AND (age > ? OR at < ?))
+            """DELETE FROM scans WHERE id IN (SELECT id FROM
+                 (SELECT id, at, row_number() OVER (PARTITION BY fabric ORDER BY id DESC) AS age FROM scans)
+                 WHERE age > 2 AND (age > ? OR at < ?))
                  AND id NOT IN (SELECT map FROM fabrics WHERE map IS NOT NULL)
                  AND id NOT IN (SELECT partial FROM fabrics WHERE partial IS NOT NULL)""",
             (keep, oldest),

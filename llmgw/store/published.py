@@ -17,18 +17,19 @@ def endpoints(state: State) -> EndpointsFile | None:
 def next_generation(
     state: State,
     change: Callable[[Sequence[Endpoint]], Iterable[Endpoint]],
+    models: Callable[[Sequence[Endpoint]], Iterable[ServedModel]],
     *,
-    models: Sequence[ServedModel],
     now: datetime,
 ) -> EndpointsFile:
     """The endpoint file after `change`, one generation higher, remembered before anybody is given it."""
     with state.change() as database:
         before = endpoints(state)
+        after = tuple(change(before.endpoints if before else ()))
         made = EndpointsFile(
             generation=before.generation + 1 if before else 1,
             written=now,
-            models=tuple(models),
-            endpoints=tuple(change(before.endpoints if before else ())),
+            models=tuple(models(after)),
+            endpoints=after,
         )
         database.conn.execute(
             "INSERT OR REPLACE INTO published VALUES (1, ?, ?)", (made.generation, made.model_dump_json())

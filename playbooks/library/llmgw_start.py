@@ -107,10 +107,10 @@ def check(rank, folder):
 def prepare(rank, folder):
     """Make the run's folder with marks, secret files and start script."""
     owner = owner_of(rank["account"])
-    shared = bool(owner) or grp_of(os.path.dirname(folder)) != grp_of_self()
+    shared = owner is None and os.stat(os.path.dirname(folder)).st_gid != os.getegid()
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o750)
-        os.chmod(folder, 0o2770)
+        os.chmod(folder, 0o2770 if shared else 0o700)
     if owner:
         os.chown(folder, *owner)
     marks = {key: rank[key] for key in MARKS}
@@ -130,14 +130,6 @@ def prepare(rank, folder):
     write(os.path.join(folder, "start"), start_script(rank), 0o750 if shared else 0o700, owner)
     write(os.path.join(folder, "marks.json"), json.dumps(marks, sort_keys=True), 0o644, owner)
     return marks
-
-
-def grp_of(path):
-    return os.stat(path).st_gid
-
-
-def grp_of_self():
-    return os.getegid()
 
 
 def same(marks, rank):

@@ -160,11 +160,11 @@ class Systemd(object):
         return [] if state == "exited" else [pid or 0]
 
     def log(self, unit, folder, lines):
-        argv = (
-            [where("journalctl")]
-            + (["--user-unit"] if self.user else ["--unit"])
-            + [unit + ".service", "--lines=%d" % lines, "--output=cat", "--no-pager", "--quiet"]
-        )
+        """The engine's last lines of this start, without those of systemd itself."""
+        since = (read_marks(folder) or {}).get("started_at", 0)
+        argv = [where("journalctl")] + (["--user"] if self.user else [])
+        argv += ["--identifier=" + unit, "--since=@%d" % since, "--lines=%d" % lines]
+        argv += ["--output=cat", "--no-pager", "--quiet"]
         rc, out, _ = run(argv, 20, self._environment()) if self.user else privileged(argv)
         return out.splitlines()[-lines:] if rc == 0 else []
 
