@@ -22,6 +22,7 @@ from llmgw.plan.phases import PHASES, Answer, Ask, Kind, Phase
 from llmgw.plan.progress import ActionState, Progress, Rules, begin, stop_starting, take_steps
 from llmgw.plan.settle import settle
 from llmgw.plan.spec import Change, Spec
+from llmgw.plan.stale import stale
 from llmgw.plan.standing import Cordon, Published, Standing
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "make_plan",
     "plan_id",
     "settle",
+    "stale",
     "stop_starting",
     "take_steps",
 ]

@@ -16,6 +16,7 @@ from llmgw.plan.inputs import inputs_of
 from llmgw.plan.kinds import Eligibility, kinds_of
 from llmgw.plan.launches import launches
 from llmgw.plan.nodes import Ground, NodeState, survey
+from llmgw.plan.notes import notes_of
 from llmgw.plan.placer import PLACER, Answer, Spot, place
 from llmgw.plan.roster import Fate, Member, Roster, call_roll
 from llmgw.plan.schedule import Floor, schedule
@@ -73,6 +74,7 @@ def make_plan(
         actions=actions,
         unplaced=unplaced,
         specs=_specs(roster, standing),
+        notes=notes_of(ground, task.problem, placements, found, drift=0),
     )
 
 

@@ -178,9 +178,7 @@ def reachable(ground: Ground, copy: Copy) -> bool:
     return any((node := ground.get(name)) is not None and node.state not in QUIET for name, _ in copy.runs())
 
 
-def _ordinals(
-    view: _View, model: str, profile: str, here: Mapping[int, Copy]
-) -> tuple[list[int], list[Ending]]:
+def _ordinals(view: _View, model: str, profile: str, here: Mapping[int, Copy]) -> tuple[list[int], list[Ending]]:
     """The ordinals to have, and the copies that are too many: what runs keeps its ordinal."""
     wanted = view.catalogue.models[model].counts()[profile]
     alive = {n: copy for n, copy in here.items() if copy.state is not CopyState.ENDED}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from llmgw.base import UsageError, near, natural, replica_parts
+from llmgw.base import UsageError, natural, near, replica_parts
 from llmgw.plan.copies import Copy
 from llmgw.plan.document import Options
 from llmgw.plan.roster import Scope

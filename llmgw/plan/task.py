@@ -37,18 +37,9 @@ def make_task(site: Site, ground: Ground, roster: Roster, eligibility: Eligibili
     leaving += [member.copy for member in wanted if member.copy and member.fate is Fate.ELSEWHERE]
     freed = _gpus(leaving)
     kept = _gpus([*(member.copy for member in held if member.copy), *roster.bystanders])
-    most = _most_ports(site.catalogue)
-    ports = port_users(roster)
-    names = sorted({node.fabric for node in ground.nodes if node.fabric})
-    fabrics = {name: number for number, name in enumerate(names)}
-    nodes = tuple(
-        _node(site, node, eligibility.kinds.of[number], fabrics.get(node.fabric or "", -1), kept.get(node.name, _NONE), freed.get(node.name, _NONE),
-              most, ports.get(node.name, frozenset()))
-        for number, node in enumerate(ground.nodes)
-    )  # fmt: skip
     models = {name: number for number, name in enumerate(sorted({member.model for member in roster.members}))}
     problem = Problem(
-        nodes=nodes,
+        nodes=_nodes(site, ground, roster, eligibility, kept=kept, freed=freed),
         wanted=tuple(_demand(site.catalogue, member, models, eligibility) for member in wanted),
         held=tuple(_held(site.catalogue, ground, member, models, eligibility) for member in held),
         big=_biggest(site.catalogue),
@@ -106,30 +97,41 @@ def free_runs(site: Site, node: SiteNode, used: frozenset[int]) -> list[tuple[in
     return [*rows, (first, ports.last + 1 - first)] if first <= ports.last else rows
 
 
-def _node(
+def _nodes(
     site: Site,
-    node: SiteNode,
-    kind: int,
-    fabric: int,
-    kept: frozenset[int],
-    freed: frozenset[int],
-    most_ports: int,
-    ports: frozenset[int],
-) -> Node:
-    free = node.gpus - kept - node.taken.keys()
-    return Node(
-        kind=kind,
-        gpus=len(node.gpus),
-        free=len(free),
-        leaf=node.leaf,
-        pod=node.pod,
-        fabric=fabric,
-        short=len(node.path.short) if node.path else 0,
-        off_rail=node.path.off_rail if node.path else False,
-        open=node.state is NodeState.OK and kind >= 0,
-        freed=len(free & freed),
-        room=sum(length // most_ports for _, length in free_runs(site, node, ports)),
-    )
+    ground: Ground,
+    roster: Roster,
+    eligibility: Eligibility,
+    *,
+    kept: Mapping[str, frozenset[int]],
+    freed: Mapping[str, frozenset[int]],
+) -> tuple[Node, ...]:
+    """The placer's nodes, in the ground's order. Fabrics are numbered by name."""
+    most = _most_ports(site.catalogue)
+    ports = port_users(roster)
+    names = sorted({node.fabric for node in ground.nodes if node.fabric})
+    fabrics = {name: number for number, name in enumerate(names)}
+    found = []
+    for number, node in enumerate(ground.nodes):
+        kind = eligibility.kinds.of[number]
+        free = node.gpus - kept.get(node.name, _NONE) - node.taken.keys()
+        rows = free_runs(site, node, ports.get(node.name, _NONE))
+        found.append(
+            Node(
+                kind=kind,
+                gpus=len(node.gpus),
+                free=len(free),
+                leaf=node.leaf,
+                pod=node.pod,
+                fabric=fabrics.get(node.fabric or "", -1),
+                short=len(node.path.short) if node.path else 0,
+                off_rail=node.path.off_rail if node.path else False,
+                open=node.state is NodeState.OK and kind >= 0,
+                freed=len(free & freed.get(node.name, _NONE)),
+                room=sum(length // most for _, length in rows),
+            )
+        )
+    return tuple(found)
 
 
 def _demand(catalogue: Catalogue, member: Member, models: Mapping[str, int], eligibility: Eligibility) -> Demand:
@@ -146,7 +148,11 @@ def _demand(catalogue: Catalogue, member: Member, models: Mapping[str, int], eli
     )
 
 
-_SPREAD: dict[Spread, Literal["leaf", "node", "none"]] = {Spread.LEAF: "leaf", Spread.NODE: "node", Spread.NONE: "none"}
+_SPREAD: dict[Spread, Literal["leaf", "node", "none"]] = {
+    Spread.LEAF: "leaf",
+    Spread.NODE: "node",
+    Spread.NONE: "none",
+}
 
 
 def _held(

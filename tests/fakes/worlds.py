@@ -171,7 +171,11 @@ class World:
         **others: Any,
     ) -> Self:
         """Add a model. Keys of Model go there; keys of Profile to its one profile `main` unless `profiles` is given."""
-        of_model = {key: others.pop(key) for key in ("aliases", "min_ready", "priority", "default_profile") if key in others}
+        of_model = {
+            key: others.pop(key)
+            for key in ("aliases", "min_ready", "priority", "default_profile")
+            if key in others
+        }
         if profiles is None:
             nodes, gpus = (int(part) for part in shapes[0].split("x"))
             one = {
@@ -205,7 +209,7 @@ class World:
     ) -> Self:
         """Let a copy run: on the lowest free GPUs of its nodes, as the catalogue says unless `spec` is something
         else; `was` gives fields of the spec that it was started with. `published`: as what, None for not at all."""
-        model, _, rest = replica.partition("/")
+        model, _, _ = replica.partition("/")
         model, _, profile = model.partition(":")
         known = self.catalogue().models.get(model)
         if known and not spec:
@@ -231,13 +235,23 @@ class World:
         return self
 
     def _lowest(self, node: str, number: int) -> tuple[int, ...]:
-        held = {gpu for run in self.runs for name, gpus in zip(run.nodes, run.gpus, strict=True) if name == node for gpu in gpus}
-        free = [gpu for gpu in range(self.nodes[node].gpus) if gpu not in held and gpu not in self.nodes[node].foreign]
+        held = {
+            gpu
+            for run in self.runs
+            for name, gpus in zip(run.nodes, run.gpus, strict=True)
+            if name == node
+            for gpu in gpus
+        }
+        free = [
+            gpu for gpu in range(self.nodes[node].gpus) if gpu not in held and gpu not in self.nodes[node].foreign
+        ]
         assert len(free) >= number, f"{node} has no {number} free GPUs"
         return tuple(free[:number])
 
     def _port(self, node: str) -> int:
-        used = {port for run in self.runs for name, (port, _) in zip(run.nodes, run.ports, strict=True) if name == node}
+        used = {
+            port for run in self.runs for name, (port, _) in zip(run.nodes, run.ports, strict=True) if name == node
+        }
         used |= set(self.nodes[node].listen)
         return next(port for port in range(8000, 8100) if port not in used)
 
@@ -269,7 +283,9 @@ class World:
             socket_interface=node.socket or None,
             env=node.env,
         )
-        return InventoryHost(name=node.name, variables=variables, connection={"ansible_host": self.address(node.name)})
+        return InventoryHost(
+            name=node.name, variables=variables, connection={"ansible_host": self.address(node.name)}
+        )
 
     def address(self, node: str) -> str:
         number = sorted(self.nodes, key=_natural).index(node) + 11
@@ -416,7 +432,11 @@ class World:
             if action.ends and action.op is not Op.FORGET:
                 where = {seat.n for seat in action.ends.nodes}
                 for run in world.runs:
-                    if (run.plan, run.action, run.replica) == (action.ends.plan, action.ends.action, action.replica):
+                    if (run.plan, run.action, run.replica) == (
+                        action.ends.plan,
+                        action.ends.action,
+                        action.replica,
+                    ):
                         run.gone = tuple(sorted({*run.gone, *(r for r, n in enumerate(run.nodes) if n in where)}))
                 world.runs = [run for run in world.runs if len(run.gone) < len(run.nodes)]
             if action.ends:
