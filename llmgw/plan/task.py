@@ -161,11 +161,13 @@ def _held(
     copy = member.copy
     assert copy is not None
     numbers = tuple(sorted(ground.number[name] for name in copy.nodes if name in ground.number))
-    gpus = max((len(run.gpus) for _, run in copy.runs()), default=0)
+    counts = [len(run.gpus) for _, run in copy.runs()]
+    gpus = max(counts, default=0)
     demand = _demand(catalogue, member, models, eligibility)
     shape = (len(copy.nodes), gpus)
     place = demand.shapes.index(shape) if shape in demand.shapes else 0
-    return Held(demand, Spot(numbers, gpus, place), movable=member.fate is Fate.KEEP)
+    movable = member.fate is Fate.KEEP and counts == [gpus] * len(copy.nodes) and shape in demand.shapes
+    return Held(demand, Spot(numbers, gpus, place), movable=movable)
 
 
 def _biggest(catalogue: Catalogue) -> tuple[int, int]:
