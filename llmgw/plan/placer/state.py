@@ -152,6 +152,18 @@ class State:
             self._set_free(node)
         return spot
 
+    def add(self, demand: Demand) -> int:
+        """Adds an item that nobody asked for, a second copy of one say; its number."""
+        self.items.append(demand)
+        self.spots.append(None)
+        self.weights.append(0)
+        return len(self.items) - 1
+
+    def set_room(self, node: int, ranks: int) -> None:
+        """Lets the node take so many more ranks."""
+        self.room[node] = ranks
+        self._set_free(node)
+
     def _seat(self, number: int, spot: Spot) -> None:
         demand = self.items[number]
         self.spots[number] = spot
