@@ -14,6 +14,10 @@ from llmgw.plan.standing import Standing
 from llmgw.site import Catalogue, Shape
 
 
+WANTED = "wanted and not running"
+"""Why a replica is started of which nothing is known."""
+
+
 class Fate(Enum):
     """What becomes of a replica. KEEP: it runs as it should. HOLD: it should change, but its nodes do not answer.
     REPLACE: it is started anew where it is. ELSEWHERE: it has to leave where it is. START: nothing of it runs."""
@@ -244,7 +248,7 @@ def _fate(
     view: _View, name: str, what: tuple[str, str], spec: tuple[Spec, str], copy: Copy | None
 ) -> tuple[Fate, str]:
     if copy is None or copy.state is CopyState.ENDED:
-        return Fate.START, copy.why if copy else "wanted and not running"
+        return Fate.START, copy.why if copy else WANTED
     if not view.scope.covers(name):
         return Fate.KEEP, ""
     if copy.state is CopyState.LOST:

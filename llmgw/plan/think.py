@@ -11,7 +11,8 @@ from llmgw.plan.document import Options, Placement
 from llmgw.plan.kinds import Eligibility, kinds_of
 from llmgw.plan.nodes import Ground, NodeState, survey
 from llmgw.plan.placements import placements_of
-from llmgw.plan.placer import Answer, Spot, place
+from llmgw.plan.placer import Answer, Demand, Spot, place
+from llmgw.plan.reasons import Reasons
 from llmgw.plan.roster import Fate, Member, Roster, Scope, call_roll
 from llmgw.plan.schedule import Floor
 from llmgw.plan.scope import scope_of
@@ -74,6 +75,12 @@ def think(asked: Question) -> Thought:
     beside = surge(task, answer, floors, _serving(ground, roster, published))
     roster = replace(roster, members=moved_away(roster.members, beside))
     spots.update(beside)
+    placements = placements_of(site, ground, roster, spots)
+    reasons = Reasons(ground, task.problem, placements, demands_of(task))
+    placements.update(
+        (name, placements[name].model_copy(update={"why": reasons.codes(name, spot)}))
+        for name, spot in spots.items()
+    )
     return Thought(
         asked=asked,
         ground=ground,
@@ -85,7 +92,7 @@ def think(asked: Question) -> Thought:
         task=task,
         answer=answer,
         spots=spots,
-        placements=placements_of(site, ground, roster, spots),
+        placements=placements,
         unplaced=unplaced,
         floors=floors,
     )
@@ -141,6 +148,13 @@ def _spots(task: Task, answer: Answer) -> dict[str, Spot]:
     found = {member.name: spot for member, spot in zip(task.wanted, answer.spots, strict=True) if spot}
     found.update({task.held[number].name: spot for number, spot in answer.moved.items()})
     return found
+
+
+def demands_of(task: Task) -> dict[str, Demand]:
+    """What the placer was asked for, by replica."""
+    wanted = zip(task.wanted, task.problem.wanted, strict=True)
+    held = zip(task.held, (held.demand for held in task.problem.held), strict=True)
+    return {member.name: demand for member, demand in (*wanted, *held)}
 
 
 def serves(ground: Ground, published: Mapping[str, PublishedAs], copy: Copy | None) -> bool:
