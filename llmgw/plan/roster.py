@@ -13,7 +13,6 @@ from llmgw.plan.spec import Spec, changes, spec_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Catalogue, Shape
 
-
 WANTED = "wanted and not running"
 """Why a replica is started of which nothing is known."""
 

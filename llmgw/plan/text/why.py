@@ -25,6 +25,6 @@ def _words(code: str, value: str) -> str:
         "idle-short": f"the short cable of {value} does not matter to a one-node replica",
         "off-rail": f"{value} has a swapped rail",
         "kinds": f"its nodes have {value} kinds of GPU",
-        "waits": "its GPUs are still in use",
+        "waits": "",
     }
     return sentences.get(code, f"{code}:{value}")
