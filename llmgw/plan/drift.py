@@ -32,7 +32,7 @@ def _members(thought: Thought) -> list[Difference]:
     specs = thought.asked.standing.specs
     for member in thought.roster.members:
         copy = member.copy
-        if copy is None or member.fate is Fate.START:
+        if copy is None or member.fate in (Fate.START, Fate.AGAIN):
             why = f"wanted, not running: {copy.why}" if copy else "wanted, not running"
             found.append(Difference(member.name, why, acts=True))
             continue

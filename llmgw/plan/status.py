@@ -89,7 +89,7 @@ def _of_copy(thought: Thought, copy: Copy, member: Member | None, note: str) -> 
         engine=_engine(spec),
         spec="current" if current else "outdated" if member else "unknown",
         changes=tuple(changes(spec, member.spec)) if spec and member and not current else (),
-        note=note or copy.why,
+        note=copy.why if member and not current else note or copy.why,
         paths=tuple(node.path if node else None for node in nodes),
     )
 

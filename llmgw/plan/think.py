@@ -18,7 +18,7 @@ from llmgw.plan.schedule import Floor
 from llmgw.plan.scope import scope_of
 from llmgw.plan.standing import Standing
 from llmgw.plan.surge import moved_away, surge
-from llmgw.plan.task import Task, make_task
+from llmgw.plan.task import Task, make_task, settle_again
 from llmgw.site import Site
 
 
@@ -68,6 +68,7 @@ def think(asked: Question) -> Thought:
     roster = call_roll(
         site.catalogue, ground, found, asked.standing, published=published, scope=scope, eligibility=eligibility
     )
+    roster = settle_again(ground, roster)
     roster, task, answer, unplaced = _placed(asked, ground, roster, eligibility)
     floors = floors_of(site, ground, roster, published)
     spots = _spots(task, answer)

@@ -62,11 +62,11 @@ def _short(thought: Thought) -> list[str]:
             continue
         for seat in placement.nodes:
             node = thought.ground.get(seat.n)
-            for cable in node.path.short if node and node.path else ():
-                found.append(
-                    f"{name} uses {seat.n} with a short cable: {cable.node_end} - {cable.switch_end} trained "
-                    f"{cable.rate} of {cable.expected}; nothing better was free"
-                )
+            found += [
+                f"{name} uses {seat.n} with a short cable: {cable.node_end} - {cable.switch_end} trained "
+                f"{cable.rate} of {cable.expected}; nothing better was free"
+                for cable in (node.path.short if node and node.path else ())
+            ]
     return found
 
 

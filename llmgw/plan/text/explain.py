@@ -90,7 +90,8 @@ def _ranks(found: Explanation, ground: Ground, width: int) -> list[Line]:
     for seat in found.placement.nodes:
         part = f"rank {seat.rank}" + (f", head, :{seat.port}" if seat.rank == 0 else "")
         node = ground.get(seat.n)
-        text = f"  {seat.n.ljust(size)}  {part:<20} {gpu_words([seat.gpus]):<12} {rails_words(node.path) if node else ''}"
+        rails = rails_words(node.path) if node else ""
+        text = f"  {seat.n.ljust(size)}  {part:<20} {gpu_words([seat.gpus]):<12} {rails}"
         lines += [plain(text)] if len(text) <= width else wrapped(text, width=width, indent=2)
     return lines
 

@@ -55,9 +55,9 @@ def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Column widths; where all together are too wide the names of replicas and nodes are cut."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - width
-    for column in (2, 0, 4, 6):
+    for column in (2, 6, 4, 0):
         if over > 0:
-            cut = min(over, max(0, widths[column] - 10))
+            cut = min(over, max(0, widths[column] - 9))
             widths[column] -= cut
             over -= cut
     return widths
