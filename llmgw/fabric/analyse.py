@@ -9,6 +9,7 @@ from llmgw.base import natural
 from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings
+from llmgw.fabric.host_classes import Spot
 from llmgw.fabric.judge import Reading
 from llmgw.fabric.kinds import Measured, measure
 from llmgw.fabric.labels import chassis_of, domain_ids, domain_name, pod_ids, switch_labels
@@ -16,7 +17,7 @@ from llmgw.fabric.names import host_class, natural_order
 from llmgw.fabric.owners import KnownPort, Owner, Seen, owners
 from llmgw.fabric.pairs import Pair
 from llmgw.fabric.paths import Domain as KnownDomain
-from llmgw.fabric.rails import Place, Rails, Spot, find_rails
+from llmgw.fabric.rails import Place, Rails, find_rails
 from llmgw.fabric.scan import Device, Kind, PortLine
 from llmgw.fabric.tiers import Neighbours, distances, hostless, is_aggregation, neighbours
 
@@ -48,7 +49,10 @@ def analyse(
     near = neighbours(chips, {end.device.guid for end in ends})
     distance = distances(near)
     owned, misfits = owners([_seen(end) for end in ends], hosts, ports or {})
-    classes = {end.device.guid: host_class(owner.claims or owner.node or "") for end, owner in zip(ends, owned, strict=True)}
+    classes = {
+        end.device.guid: host_class(owner.claims or owner.node or "")
+        for end, owner in zip(ends, owned, strict=True)
+    }
     measured = measure(pairs, devices, class_of=classes, tier_of=distance)
     rails = find_rails(_spots(ends, owned))
     switches = _switches(chips, near, distance, rails)
@@ -105,13 +109,21 @@ def _spots(ends: Sequence[_End], owned: Sequence[Owner]) -> list[Spot]:
 def _switches(
     chips: Sequence[Device], near: Neighbours, distance: Mapping[str, int], rails: Rails
 ) -> dict[str, Switch]:
-    labels, chassis = switch_labels(chips), chassis_of(chips)
+    labels, chassis = switch_labels({chip.guid: chip.name for chip in chips}), chassis_of(chips)
     bare = hostless(near, distance)
     found = [
         Switch(
-            chip.guid, chip.name, labels[chip.guid], chip.lid or 0, chip.ports, chip.model, distance[chip.guid],
-            rails.leaves.get(chip.guid), chassis.get(chip.guid), chip.guid in bare,
-        )  # fmt: skip
+            guid=chip.guid,
+            name=chip.name,
+            label=labels[chip.guid],
+            lid=chip.lid or 0,
+            ports=chip.ports,
+            model=chip.model,
+            distance=distance[chip.guid],
+            rail=rails.leaves.get(chip.guid),
+            chassis=chassis.get(chip.guid),
+            hostless=chip.guid in bare,
+        )
         for chip in chips
     ]
     found.sort(key=lambda one: (one.distance, natural_order(one.label), one.guid))
@@ -123,22 +135,37 @@ def _adapters(
 ) -> list[Adapter]:
     found = []
     for index, (end, owner) in enumerate(zip(ends, owned, strict=True)):
-        device, line, peer, cable = end.device, end.line, end.peer, measured[end.pair]
-        place = rails.places.get(index) or Place(rails.leaves.get(peer.guid), off=False)
-        found.append(
-            Adapter(
-                device.guid, line.port, line.port_guid, owner.device, owner.node, owner.claims, owner.standing,
-                device.name, device.model, peer.guid if peer.kind is Kind.SWITCH else "", line.peer_port,
-                place.rail, place.off, cable.rate, cable.expected, owner.pci,
-            )  # fmt: skip
+        place = rails.places.get(index) or Place(rails.leaves.get(end.peer.guid), off=False)
+        adapter = Adapter(
+            guid=end.device.guid,
+            port=end.line.port,
+            port_guid=end.line.port_guid,
+            device=owner.device,
+            node=owner.node,
+            claims=owner.claims,
+            standing=owner.standing,
+            description=end.device.name,
+            model=end.device.model,
+            leaf=end.peer.guid if end.peer.kind is Kind.SWITCH else "",
+            leaf_port=end.line.peer_port,
+            rail=place.rail,
+            off_rail=place.off,
+            rate=measured[end.pair].rate,
+            expected=measured[end.pair].expected,
+            pci=owner.pci,
         )
+        found.append(adapter)
     names = {name: place for place, name in enumerate(natural({one.node or one.description for one in found}))}
     words = {word: place for place, word in enumerate(natural({one.device for one in found}))}
     found.sort(
         key=lambda one: (
-            one.node is None, names[one.node or one.description], words[one.device], one.guid, one.port
+            one.node is None,
+            names[one.node or one.description],
+            words[one.device],
+            one.guid,
+            one.port,
         )
-    )  # fmt: skip
+    )
     return found
 
 
@@ -169,13 +196,21 @@ def _domains(
     """Leaf domains by id, in natural order of their leaves."""
     labels = {guid: switch.label for guid, switch in switches.items()}
     found = clusters({node: [one.leaf for one in own if one.leaf] or [""] for node, own in nodes.items()})
-    leaf_sets = [sorted((leaf for leaf in leaves if leaf), key=lambda leaf: (natural_order(labels[leaf]), leaf)) for _, leaves in found]
-    order = sorted(range(len(found)), key=lambda at: [natural_order(labels[leaf]) for leaf in leaf_sets[at]] or [natural_order(found[at][0][0])])
+    leaf_sets = [
+        sorted((leaf for leaf in leaves if leaf), key=lambda leaf: (natural_order(labels[leaf]), leaf))
+        for _, leaves in found
+    ]
+    order = sorted(
+        range(len(found)),
+        key=lambda at: [natural_order(labels[leaf]) for leaf in leaf_sets[at]] or [natural_order(found[at][0][0])],
+    )
     leaf_sets = [leaf_sets[at] for at in order]
     ids = domain_ids(leaf_sets, labels, earlier)
     pods = _pods(dict(zip(ids, leaf_sets, strict=True)), near, switches, earlier)
     return {
-        one: Domain(one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0])
+        one: Domain(
+            one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
+        )
         for one, leaves, at in zip(ids, leaf_sets, order, strict=True)
     }
 
@@ -188,7 +223,9 @@ def _pods(
 ) -> dict[str, str]:
     """Each domain's pod: domains of which most leaves meet at spines."""
     meet = components(near.switches, {guid: switch.distance for guid, switch in switches.items()})
-    found = clusters({one: [meet.get(leaf, leaf) for leaf in leaves] or [one] for one, leaves in leaves_of.items()})
+    found = clusters(
+        {one: [meet.get(leaf, leaf) for leaf in leaves] or [one] for one, leaves in leaves_of.items()}
+    )
     rank = {one: place for place, one in enumerate(leaves_of)}
     members = sorted(([*names] for names, _ in found), key=lambda names: min(rank[name] for name in names))
     ids = pod_ids([[leaf for name in names for leaf in leaves_of[name]] for names in members], earlier)

@@ -10,9 +10,7 @@ from llmgw.fabric.grammar import Seen
 from llmgw.fabric.rates import KNOWN
 from llmgw.fabric.scan import Device, Kind, PortLine
 
-_IDS = (
-    r"vendid=0x([0-9a-f]{1,8})\ndevid=0x([0-9a-f]{1,8})\n(?:sysimgguid=0x([0-9a-f]{1,16})\n)?"
-)
+_IDS = r"vendid=0x([0-9a-f]{1,8})\ndevid=0x([0-9a-f]{1,8})\n(?:sysimgguid=0x([0-9a-f]{1,16})\n)?"
 _ADAPTER = re.compile(
     _IDS + r"caguid=0x([0-9a-f]{1,16})\n"
     r'Ca[ \t]*(\d{1,4})[ \t]*"H-([0-9a-f]{16})"[ \t]*#[ \t]*"([^"\n]*)"\n'
@@ -55,25 +53,39 @@ def read_block(chunk: str, first: int, seen: Seen) -> Device | None:
     if cables is None:
         return None
     return Device(
-        same[guid], kind, ports, same[name], line, int(vendor, 16), int(model, 16), guids[system] if system else "",
-        (guids[stated], named) if second else (named,), int(lid) if lid else None,
+        same[guid], kind, ports, same[name], line, int(vendor, 16), int(model, 16),
+        guids[system] if system else "", (guids[stated], named) if second else (named,), int(lid) if lid else None,
         port0 == "enhanced" if port0 else None, "", "", cables,
     )  # fmt: skip
 
 
 def _adapter(match: re.Match[str], first: int, seen: Seen) -> Device | None:
     """An adapter with one cable, to a switch: six blocks of seven."""
-    (vendor, model, system, stated, ports, guid, name, port, own, peer, peer_port, own_lid, peer_name, lid, rate) = (
-        match.groups()
-    )
+    (
+        vendor,
+        model,
+        system,
+        stated,
+        ports,
+        guid,
+        name,
+        port,
+        own,
+        peer,
+        peer_port,
+        own_lid,
+        peer_name,
+        lid,
+        rate,
+    ) = match.groups()
     guids, same, numbers = seen.guids, seen.same, seen.numbers
     number, line = numbers[port], first + (4 if system else 3)
     if guid != stated.rjust(16, "0") or not name.strip() or rate not in KNOWN or not 0 < number <= numbers[ports]:
         return None
     guid = same[guid]
     cable = PortLine(
-        line + 1, number, same[peer], numbers[peer_port], same[peer_name], numbers[lid], KNOWN[rate], guids[own], "",
-        numbers[own_lid], 0,
+        line + 1, number, same[peer], numbers[peer_port], same[peer_name], numbers[lid], KNOWN[rate],
+        guids[own], "", numbers[own_lid], 0,
     )  # fmt: skip
     return Device(
         guid, Kind.ADAPTER, numbers[ports], same[name], line, int(vendor, 16), int(model, 16),
@@ -111,8 +123,8 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
             return None
         number = numbers[port]
         cables[number] = PortLine(
-            line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate], own_guid, peer_guid,
-            own_lid, 0,
+            line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate],
+            own_guid, peer_guid, own_lid, 0,
         )  # fmt: skip
     if len(cables) != len(found) or guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
         return None

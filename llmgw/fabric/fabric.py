@@ -142,7 +142,7 @@ class Fabric:
 
     `rails` is the number of rails of the main class of hosts, 0 where the layout has none. `aggregation` are
     adapters inside switches (SHARP), `routers` are devices; neither counts as adapter. `missing` has the devices
-    that a node lacks of those that its class has.
+    that a node lacks of those that its class has, each with its rail.
     """
 
     verdict: Verdict
@@ -156,5 +156,5 @@ class Fabric:
     nodes: Mapping[str, tuple[Adapter, ...]]
     aggregation: tuple[str, ...] = ()
     routers: tuple[str, ...] = ()
-    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()

@@ -5,21 +5,19 @@ import re
 _FORMS = (
     (
         re.compile(r"(?:SW|CA|RT)\s+\d+\s+\d+\s+0x[0-9a-fA-F]{16}\s+\S+\s+\S+"),
-        "this is the ports report (ibnetdiscover -p): it has no GUID for most ends and prints a speed for ports"
-        " that are down; run ibnetdiscover without -p",
+        "this is the ports report (ibnetdiscover -p), which shows rates of ports that are down; run it without -p",
     ),
     (
         re.compile(r"(?:Ca|Switch|Router)\s*: 0x[0-9a-fA-F]+ ports \d+"),
-        "this is a list of devices (ibnetdiscover -l, -H, -S or -R), which has no cables;"
-        " run ibnetdiscover without it",
+        "this is a list of devices (ibnetdiscover -l, -H, -S or -R), which has no cables; run it without",
     ),
     (
         re.compile(r"(?:Switch|CA): 0x[0-9a-fA-F]+ .*:\s*$|.*==\(.*\)==>"),
-        "this is the output of iblinkinfo, which has no GUIDs for the far ends; run ibnetdiscover",
+        "this is the output of iblinkinfo; run ibnetdiscover",
     ),
     (
         re.compile(r"[<>] (?:vendid=|devid=|Switch\s|Ca\s|\[\d)"),
-        "this is a comparison (ibnetdiscover --diff); run ibnetdiscover without it and use llmgw fabric diff",
+        "this is a comparison (ibnetdiscover --diff); run it without, and compare with llmgw fabric diff",
     ),
     (
         re.compile(r"\{ (?:SW|CA|CA-SM|SW-SM) Ports:[0-9a-fA-F]{2} SystemGUID:"),

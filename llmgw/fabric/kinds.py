@@ -38,9 +38,9 @@ def measure(
     """
     traits, reach = _traits(devices, class_of, tier_of)
     keys = [
-        (traits[a.guid], traits[b.guid], a_line.rate if a_line.rate is b_line.rate else slower(a_line.rate, b_line.rate))
-        for a, a_line, b, b_line in pairs
-    ]  # fmt: skip
+        (traits[a.guid], traits[b.guid], one.rate if one.rate is other.rate else slower(one.rate, other.rate))
+        for a, one, b, other in pairs
+    ]
     alike = Counter(keys)
     kinds: dict[frozenset[int], Counter[str]] = defaultdict(Counter)
     for (one, other, rate), number in alike.items():

@@ -12,23 +12,22 @@ _MAKER = re.compile(r"(?:\s*-)?\s+(?:Mellanox Technologies|NVIDIA)\s*$")
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._]+", re.ASCII)
 
 
-def switch_labels(switches: Iterable[Device]) -> dict[str, str]:
-    """A label for each switch by GUID, unique among them.
+def switch_labels(names: Mapping[str, str]) -> dict[str, str]:
+    """A label for each switch, unique among them, from its description; both by GUID.
 
     `LG12-01` for the only chip of a managed switch, `dir1 L01/U1` for one of several; chips that all have the name
     of their model (`Quantum`) get the last six digits of their GUID behind it.
     """
-    own = list(switches)
-    parts = {device.guid: switch_name(device.name) for device in own}
+    parts = {guid: switch_name(name) for guid, name in names.items()}
     chips = Counter(name.system for name in parts.values() if name)
-    plain = {device.guid: _label(device, parts[device.guid], chips) for device in own}
+    plain = {guid: _label(name, parts[guid], chips) or guid for guid, name in names.items()}
     count = Counter(plain.values())
     return {guid: label if count[label] == 1 else f"{label} {guid[-6:]}" for guid, label in plain.items()}
 
 
-def _label(device: Device, name: SwitchName | None, chips: Mapping[str, int]) -> str:
+def _label(description: str, name: SwitchName | None, chips: Mapping[str, int]) -> str:
     if name is None:
-        return _MAKER.sub("", device.name).strip() or device.guid
+        return _MAKER.sub("", description).strip()
     return f"{name.system} {name.chip}".strip() if chips[name.system] > 1 else name.system
 
 

@@ -100,12 +100,3 @@ def switch_name(description: str) -> SwitchName | None:
     """The parts of a managed switch's description; None for any other."""
     match = _SWITCH.fullmatch(description.strip())
     return SwitchName(match[1], match[2], match[3] or "") if match else None
-
-
-def short_name(description: str) -> str:
-    """What an operator calls the switch: `LG12-01` of `MF0;LG12-01:MQM8700/U1`, `dir1 L01/U1` of a director."""
-    name = switch_name(description)
-    if name is None:
-        return description.strip()
-    single = name.chip in ("", "U1")
-    return name.system if single else f"{name.system} {name.chip}"

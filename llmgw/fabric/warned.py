@@ -13,7 +13,8 @@ from llmgw.fabric.scan import Device, Problem, Scan, Trouble, Weight
 
 _LOST = re.compile(r".*DR path slid \d+; dlid \d+; (?P<path>[\d,]+) Attr 0x(?P<attr>[0-9a-fA-F]+):(?P<port>\d+)\)")
 _WARNING = re.compile(
-    r".*?(?:\bbad status -?\d+;|\bibwarn: \[|\bibpanic: \[|\bIBWARN\b|query_smp\.c:\d+;|\bWARNING failed to parse)",
+    r".*?(?:\bbad status -?\d+;|\bibwarn: \[|\bibpanic: \[|\bIBWARN\b|query_smp\.c:\d+;"
+    r"|\bWARNING failed to parse)",
     re.IGNORECASE,
 )
 _GAVE_UP = re.compile(r".*?\bibpanic: \[\d+\]|.*\bdiscover failed\b|.*[Cc]an't open UMAD port|.*Failed to open ")
