@@ -20,7 +20,7 @@ class LabError(RuntimeError):
     """Something in the lab did not come about. The message says what, and shows what the part printed."""
 
 
-class LabUnavailable(LabError):
+class UnavailableError(LabError):
     """This machine cannot have a lab of hosts. The message is the reason, fit for a skipped test."""
 
 
@@ -62,7 +62,7 @@ def cgroup2() -> Path:
         _, where, kind, *_ = line.split()
         if kind == "cgroup2":
             return Path(where)
-    raise LabUnavailable("there is no cgroup v2 here")
+    raise UnavailableError("there is no cgroup v2 here")
 
 
 def alive(pid: int) -> bool:
@@ -91,13 +91,13 @@ def wait_until(
 
 
 def require_lab() -> None:
-    """LabUnavailable with the reason where a lab of hosts cannot be made."""
+    """UnavailableError with the reason where a lab of hosts cannot be made."""
     if os.geteuid():
-        raise LabUnavailable("a lab of hosts needs root")
+        raise UnavailableError("a lab of hosts needs root")
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
-        raise LabUnavailable(f"not installed: {' '.join(missing)}")
+        raise UnavailableError(f"not installed: {' '.join(missing)}")
     if "overlay" not in Path("/proc/filesystems").read_text() and not _loads("overlay"):
-        raise LabUnavailable("this kernel has no overlay file system")
+        raise UnavailableError("this kernel has no overlay file system")
     _try_cgroup()
     _try_namespaces()
 
@@ -114,7 +114,7 @@ def _try_cgroup() -> None:
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
-        raise LabUnavailable(f"cgroups cannot be made here: {error.strerror}") from None
+        raise UnavailableError(f"cgroups cannot be made here: {error.strerror}") from None
 
 
 def _try_namespaces() -> None:
@@ -125,4 +125,4 @@ def _try_namespaces() -> None:
         check=False,
     )
     if tried.returncode:
-        raise LabUnavailable(f"namespaces cannot be made here: {tried.stderr.strip()}")
+        raise UnavailableError(f"namespaces cannot be made here: {tried.stderr.strip()}")

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.lab.kernel import LabError, LabUnavailable
+from tests.lab.kernel import LabError, UnavailableError
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -60,7 +60,7 @@ def _key(required: list[str], optional: list[str]) -> str:
 def host_layer(folder: Path = LAYERS) -> Path | None:
     """The folder with what hosts need beside the machine's own files, made where it is not there yet; None for nothing.
 
-    LabUnavailable where packages are missing and apt cannot install them.
+    UnavailableError where packages are missing and apt cannot install them.
     """
     required, optional = _lacking(REQUIRED, Path("/")), _lacking(FABRIC, Path("/"))
     if not required and not optional:
@@ -68,7 +68,7 @@ def host_layer(folder: Path = LAYERS) -> Path | None:
     layer = folder / _key(required, optional)
     if not layer.exists():
         if not shutil.which("apt-get"):
-            raise LabUnavailable(f"not installed, and there is no apt-get: {' '.join(required + optional)}")
+            raise UnavailableError(f"not installed, and there is no apt-get: {' '.join(required + optional)}")
         _make(layer, required, optional)
     return layer
 
@@ -99,7 +99,7 @@ def _make(layer: Path, required: list[str], optional: list[str]) -> None:
     scratch.rmdir()
     if done.returncode:
         shutil.rmtree(partial)
-        raise LabUnavailable(
+        raise UnavailableError(
             f"apt could not install {' '.join(required + optional)}: {done.stderr.strip()[-600:]}"
         )
     _forget_overlay(partial)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.hardware import Hardware
 from tests.lab.hosts import Host, Init
 from tests.lab.kernel import LabError, on_network, wait_until
 
@@ -26,6 +27,7 @@ class Node:
         self.host = host
         self.name = host.name
         self.address = address
+        self.hardware = Hardware(lab.places.host(host.name) / "machine", host.name)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.address}>"
@@ -113,7 +115,7 @@ class Node:
         """Whether its sshd sends a banner within a second."""
         with (
             suppress(OSError),
-            on_network(self.lab.network),
+            on_network(self.lab.spaces.network),
             socket.create_connection((self.address, 22), 1) as link,
         ):
             link.settimeout(1)
@@ -157,12 +159,12 @@ class Node:
 
     def cut(self) -> None:
         """Pull its network cable: packets vanish, nothing is reset, nothing is refused."""
-        self.lab.inside("ip", "link", "set", self._port, "nomaster")
+        self.lab.spaces.inside("ip", "link", "set", self._port, "nomaster")
 
     def heal(self) -> None:
         """Plug its cable in again, a good one."""
-        self.lab.inside("ip", "link", "del", f"d-{self.name}", may_fail=True)  # ends wire.py as well
-        self.lab.inside("ip", "link", "set", self._port, "master", "br0")
+        self.lab.spaces.inside("ip", "link", "del", f"d-{self.name}", may_fail=True)  # ends wire.py as well
+        self.lab.spaces.inside("ip", "link", "set", self._port, "master", "br0")
         self._segments(65535)
 
     def _segments(self, most: int) -> None:
@@ -177,13 +179,13 @@ class Node:
         self.cut()
         self._segments(1)
         tap = f"d-{self.name}"
-        self.lab.start_inside(
+        self.lab.spaces.start_inside(
             ["python3", str(HERE / "wire.py"), self._port, tap, str(delay_ms), str(loss_percent), str(rate_kbit)],
             log=tap,
         )
 
         def plugged() -> bool:
-            return "master br0" in self.lab.inside("ip", "link", "show", tap, may_fail=True)
+            return "master br0" in self.lab.spaces.inside("ip", "link", "show", tap, may_fail=True)
 
         wait_until(
             plugged, lambda: f"no wire to {self.name}: {self.lab.places.log(tap).read_text()}", timeout_s=10
@@ -222,6 +224,7 @@ class Node:
             self.on()
         self.ready()
         self.sh(f"rm -f {FILL} /etc/sudoers.d/lab-*")
+        self.hardware.restore(self.host.gpus)
 
 
 def _is_first(pid: int) -> bool:

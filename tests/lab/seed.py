@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.lab.hosts import USERS, Host, Init
 from tests.lab.layer import REPOSITORY
+from tests.lab.spaces import Spaces
+from tests.lab.stand_ins import write_stand_ins
 from tests.lab.state import Places
 
 # "lab", hashed by openssl passwd -6 -salt llmgwlab
@@ -89,9 +91,7 @@ def put(path: Path, text: str, mode: int = 0o644) -> Path:
     return path
 
 
-def write_seed(
-    places: Places, hosts: Sequence[Host], addresses: dict[str, str], layer: Path | None, base: Path
-) -> None:
+def write_seed(places: Places, hosts: Sequence[Host], addresses: dict[str, str], spaces: Spaces) -> None:
     """Everything that host.sh reads, but for the machine folders: seed/ for all hosts, hosts/NAME for each."""
     places.folder.mkdir(parents=True)
     places.folder.chmod(0o755)
@@ -99,7 +99,9 @@ def write_seed(
         (places.folder / folder).mkdir()
     keys = [places.key, *(places.host(host.name) / "own/etc/ssh/lab_host_key" for host in hosts)]
     _make_keys(keys, ["lab-controller", *(host.name for host in hosts)])
-    _write_common(places, addresses, [root for root in (layer, base) if root], base)
+    roots = [root for root in (spaces.layer, spaces.base) if root]
+    _write_common(places, addresses, roots, spaces)
+    write_stand_ins(places.seed, roots)
     for host in hosts:
         _write_own(places.host(host.name), host)
     _write_known_hosts(places, addresses)
@@ -116,9 +118,9 @@ def _make_keys(paths: Sequence[Path], comments: Sequence[str]) -> None:
             raise subprocess.CalledProcessError(process.returncode, process.args)
 
 
-def _write_common(places: Places, addresses: dict[str, str], roots: Sequence[Path], base: Path) -> None:
+def _write_common(places: Places, addresses: dict[str, str], roots: Sequence[Path], spaces: Spaces) -> None:
     seed, etc = places.seed, places.seed / "etc"
-    for folder in own_folders(base):
+    for folder in own_folders(spaces.base):
         (seed / folder.lstrip("/")).mkdir(parents=True)
         os.setxattr(seed / folder.lstrip("/"), "trusted.overlay.opaque", b"y")
     (seed / "root").chmod(0o700)
@@ -128,9 +130,8 @@ def _write_common(places: Places, addresses: dict[str, str], roots: Sequence[Pat
     put(etc / "ssh/lab_authorized_keys", places.key.with_suffix(".pub").read_text())
     put(etc / "sudoers", SUDOERS, 0o440)
     put(etc / "sudoers.d/lab", "".join(f"{user.sudo}\n" for user in USERS if user.sudo), 0o440)
-    controller = next(iter(addresses.values())).rpartition(".")[0] + ".1"
     lines = [f"{address} {name}" for name, address in addresses.items()]
-    put(etc / "hosts", "\n".join(["127.0.0.1 localhost", f"{controller} controller", *lines, ""]))
+    put(etc / "hosts", "\n".join(["127.0.0.1 localhost", f"{spaces.controller} controller", *lines, ""]))
     put(etc / "resolv.conf", "# a lab has no name servers\n")
     _write_units(etc / "systemd")
 
