@@ -2,8 +2,8 @@
 
     python -m tests.lab.doorway SWITCH_PID LISTEN_PORT HOST PORT
 
-Listens on 127.0.0.1 where it was started, then moves onto the lab's network and connects from there. Prints "open",
-and ends with the lab.
+Listens on 127.0.0.1 where it was started, then moves onto the lab's network and connects from there. Prints
+"open", and ends with the lab.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""What a host's hardware says of itself: /sys/class/infiniband, the ports of its fabric tools, the GPUs of nvidia-smi.
+"""What a host's hardware says of itself: /sys/class/infiniband, the fabric tools' ports, nvidia-smi's GPUs.
 
-All of it is files in a folder that the host sees read-only as /run/lab; they can be changed while it runs, is frozen or
-off. Formats of sysfs: Linux, Documentation/ABI/stable/sysfs-class-infiniband and drivers/infiniband/core/sysfs.c.
+All of it is files in a folder that the host sees read-only as /run/lab; they can be changed while it runs, is
+frozen or off. Formats of sysfs: Linux, Documentation/ABI/stable/sysfs-class-infiniband and
+drivers/infiniband/core/sysfs.c.
 """
 
 import hashlib
@@ -26,8 +27,8 @@ DRIVER = "570.124.06"
 class AdapterPort:
     """One device with its one port, as the kernel knows it. `rate` is 4xNDR; empty where the port is down.
 
-    `server` and `node_id` say where the fabric tools find it: ibsim's address, UDP port, and the node to be there.
-    `generation` is what ibsim's HDR is to be called.
+    `server` and `node_id` say where the fabric tools find it: ibsim's address, UDP port, and the node to be
+    there. `generation` is what ibsim's HDR is to be called.
     """
 
     device: str

@@ -2,9 +2,10 @@
 
     python -m tests.lab.keeper NAME [tied]
 
-Prints "up PID" (the PID of the lab's first process) or what went wrong. Tied to an owner, it reads standard input,
-which ends with the owner, however that dies. It ends on SIGTERM too, and when the lab's first process does; and if
-it is killed outright, the kernel ends the lab after it, and the next lab of that name sweeps up what is left.
+Prints "up PID" (the PID of the lab's first process) or what went wrong. Tied to an owner, it reads standard
+input, which ends with the owner, however that dies. It ends on SIGTERM too, and when the lab's first process
+does; and if it is killed outright, the kernel ends the lab after it, and the next lab of that name sweeps up
+what is left.
 """
 
 import json

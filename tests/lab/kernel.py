@@ -1,4 +1,4 @@
-"""What the lab asks of Linux: namespaces, cgroups, a death that follows its parent's, and whether all of it is there."""
+"""What the lab asks of Linux: namespaces, cgroups, a death that follows its parent's; and whether it is there."""
 
 import ctypes
 import os

@@ -58,7 +58,7 @@ def _key(required: list[str], optional: list[str]) -> str:
 
 
 def host_layer(folder: Path = LAYERS) -> Path | None:
-    """The folder with what hosts need beside the machine's own files, made where it is not there yet; None for nothing.
+    """The folder with what hosts need beside the machine's own files, made if need be; None for nothing.
 
     UnavailableError where packages are missing and apt cannot install them.
     """
@@ -89,8 +89,9 @@ def _make(layer: Path, required: list[str], optional: list[str]) -> None:
             str(HERE / "layer.sh"),
             str(scratch),
             str(partial),
-        ]
-        + [" ".join(required), " ".join(optional)],
+            " ".join(required),
+            " ".join(optional),
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

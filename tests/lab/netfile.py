@@ -1,4 +1,4 @@
-"""Fabrics to simulate: from a few words (leaves, spines, rails) to switches, adapters, cables and ibsim's net file.
+"""Fabrics to simulate: from a few words (leaves, spines, rails) to switches, adapters, cables, ibsim's net file.
 
 Pure: the same layout gives the same GUIDs, LIDs and text everywhere.
 """
@@ -17,7 +17,7 @@ SWITCH_OUI, ADAPTER_OUI = 0xFC6A1C, 0xB83FD2
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Hardware of one age. PCI device numbers: the PCI ID database, vendor 15b3 (MQM8700, MQM9700, ConnectX-6, -7)."""
+    """Hardware of one age. Source of the PCI device numbers: the PCI ID database, vendor 15b3."""
 
     speed: str
     switch_ports: int
@@ -44,9 +44,9 @@ class Bank:
 class Layout:
     """A fabric in a few words.
 
-    `per_leaf` hosts stand together under one leaf, or with rails under one leaf a device. `spines` are those of a
-    pod, and every leaf of it has `cables` to each. Pods hold `groups_per_pod` such groups (0: all of them) and meet
-    at `cores`, one cable from each spine to each core.
+    `per_leaf` hosts stand together under one leaf, or with rails under one leaf a device. `spines` are those of
+    a pod, and every leaf of it has `cables` to each. Pods hold `groups_per_pod` such groups (0: all of them)
+    and meet at `cores`, one cable from each spine to each core.
     """
 
     name: str
@@ -176,7 +176,8 @@ def _switch_head(switch: Switch, kind: Generation) -> str:
     return (
         f"vendid=0x2c9\ndevid={kind.switch_device:#x}\nsysimgguid=0x{switch.guid}\n"
         f"switchguid=0x{switch.guid}({switch.guid})\n"
-        f'Switch\t{kind.switch_ports} "{switch.id}"\t\t# "{switch.description}" enhanced port 0 lid {switch.lid} lmc 0'
+        f'Switch\t{kind.switch_ports} "{switch.id}"\t\t# "{switch.description}" '
+        f"enhanced port 0 lid {switch.lid} lmc 0"
     )
 
 

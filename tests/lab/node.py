@@ -1,4 +1,4 @@
-"""One host of a lab, as somebody sees it who stands before the rack: its power, its cable, its console, its disk."""
+"""One host of a lab, as somebody sees it who stands before the rack: power, cable, console, disk."""
 
 import os
 import socket
@@ -67,7 +67,7 @@ class Node:
         )
 
     def allow(self, user: str, *commands: str) -> None:
-        """Let a user run these commands as root with sudo and no password, in the words of sudoers(5); none for nothing."""
+        """Let a user run these commands as root by sudo, without a password, in the words of sudoers(5)."""
         rules = "".join(f"{user} ALL=(root) NOPASSWD: {command}\n" for command in commands)
         path = f"/etc/sudoers.d/lab-{user}"
         self.write(path, rules, mode="440")
@@ -174,7 +174,7 @@ class Node:
             subprocess.run(argv, check=True)
 
     def wire(self, *, delay_ms: float = 0, loss_percent: float = 0, rate_kbit: float = 0) -> None:
-        """Give it a worse cable. Each way: so much later, so many frames lost, so many bits a second (0: no limit)."""
+        """Give it a worse cable, each way: so much later, so many frames lost, so many bits a second (0: all)."""
         self.heal()
         self.cut()
         self._segments(1)
@@ -207,16 +207,14 @@ class Node:
 
     def fill_disk(self) -> None:
         """No byte more can be written; what is there stays."""
-        self.console(
-            f"dd if=/dev/zero of={FILL} bs=1M 2>/dev/null; dd if=/dev/zero of={FILL} bs=1 oflag=append conv=notrunc 2>/dev/null"
-        )
+        self.console(f"dd if=/dev/zero of={FILL} bs=1M 2>/dev/null; cat /dev/zero >>{FILL} 2>/dev/null")
 
     def free_disk(self) -> None:
         """Undo fill_disk."""
         self.sh(f"rm -f {FILL}")
 
     def restore(self) -> None:
-        """Whatever was done to it, it is on, runs, has its cable and room on its disk, and `limited` may do nothing."""
+        """Whatever was done to it: on, running, cabled, room on its disk, and `limited` may do nothing."""
         if self.init_pid():
             self.thaw()
             self.heal()

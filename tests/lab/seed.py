@@ -1,4 +1,4 @@
-"""What the hosts' disks start with: accounts, keys, sshd, sudo, units. Written on the machine, copied by host.sh."""
+"""What the hosts' disks start with: accounts, keys, sshd, sudo, units. host.sh copies it from the machine."""
 
 import os
 import secrets
@@ -16,8 +16,8 @@ from tests.lab.state import Places
 PASSWORD_HASH = (
     "$6$llmgwlab$UEKfPIPMvj8A6zi/pPGOXZ1r3wc9qL6DGouxQRBQWtUWZXQPGP.JuJq.hCRmC2WchaaFpzUPkKntEvzyVDZL10"
 )
-# Of these folders a host has its own and sees nothing of the machine's: what is set up there is the machine's business,
-# and a test that passes because host and controller share a file proves nothing.
+# Of these folders a host has its own and sees nothing of the machine's: what is set up there is the machine's
+# business, and a test that passes because host and controller share a file proves nothing.
 OWN_FOLDERS = (
     "/root",
     "/home",

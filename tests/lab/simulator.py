@@ -1,7 +1,8 @@
 """A fabric that runs: ibsim on the lab's network, and faults of its cables, switches and adapters.
 
-Recipes for ibsim 0.10 and infiniband-diags 44: a cable is pulled and plugged on ibsim's console; it trains short when
-ibportstate sets what its switch port may do. ibsim's clients are the real tools, on hosts by stand_ins/ibtool.
+Recipes for ibsim 0.10 and infiniband-diags 44: a cable is pulled and plugged on ibsim's console; it trains
+short when ibportstate sets what its switch port may do. ibsim's clients are the real tools, on hosts by
+stand_ins/ibtool.
 """
 
 import json
@@ -30,7 +31,7 @@ FULL = ("4", "HDR")
 
 @dataclass
 class Faults:
-    """What is wrong with a fabric just now, by the names of its parts. Kept in a file, so that any process may ask."""
+    """What is wrong with a fabric just now, by the names of its parts. Kept in a file for any process to read."""
 
     pulled: set[str] = field(default_factory=set)
     trained: dict[str, str] = field(default_factory=dict)
@@ -76,7 +77,8 @@ class Simulator:
         parts = len(self.plan.switches) + len(self.plan.adapters)
         ports = len(self.plan.switches) * switch_ports + 2 * len(self.plan.adapters)
         return (
-            f"echo $$ >/run/fabrics/{self.name}.pid; exec ibsim -s -r -l {self.udp_port} -f /run/fabrics/{self.name}.log"
+            f"echo $$ >/run/fabrics/{self.name}.pid; "
+            f"exec ibsim -s -r -l {self.udp_port} -f /run/fabrics/{self.name}.log"
             f" -N {parts + 10} -S {len(self.plan.switches) + 10} -P {ports + 100} /run/fabrics/{self.name}.net"
         )
 
@@ -99,7 +101,7 @@ class Simulator:
         return printed
 
     def run(self, tool: str, *args: str, at: Switch | Adapter | None = None) -> str:
-        """What a fabric tool printed that was attached to a part of the fabric; the first adapter where none is given.
+        """What a fabric tool printed, attached to a part of the fabric; to the first adapter where none is given.
 
         The subnet manager's folder is of its own for each fabric: it keeps there which LID a GUID has.
         """
@@ -154,7 +156,7 @@ class Simulator:
         self.sweep()
 
     def train(self, cable: Cable, rate: str) -> None:
-        """Let a cable train at less than it could: "4xEDR", "1xNDR"; at its full rate again with the plan's own."""
+        """Let a cable train at less than it could ("4xEDR", "1xNDR"), or again at the full rate of the plan."""
         self._set(cable, rate)
 
         def change(faults: Faults) -> None:

@@ -1,4 +1,4 @@
-"""What a lab keeps on the machine while it is up, and how all of it is removed: /run/llmgw-lab/NAME and one cgroup."""
+"""What a lab keeps on the machine while it is up (/run/llmgw-lab/NAME, a cgroup), and how all of it is removed."""
 
 import fcntl
 import json

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A cable with a delay, a loss and a rate, for kernels without netem: wire.py PORT TAP DELAY_MS LOSS_PERCENT RATE_KBIT
+"""A cable with a delay, a loss and a rate, for kernels without netem.
 
-Run on the lab's network, it is the cable between PORT (a host's veth, pulled out of the bridge) and TAP, which it makes
-and plugs into the bridge. It ends when TAP is deleted. Frames cross with their virtio headers, so that checksums and
-segments which the kernel left to the adapter stay right (Linux: Documentation/networking/tuntap, packet(7)).
-What is lost is drawn from a fixed seed: the same frames in the same order, the same losses.
+    wire.py PORT TAP DELAY_MS LOSS_PERCENT RATE_KBIT
+
+Run on the lab's network, it is the cable between PORT (a host's veth, pulled out of the bridge) and TAP, which
+it makes and plugs into the bridge. It ends when TAP is deleted. Frames cross with their virtio headers, so that
+checksums and segments which the kernel left to the adapter stay right (Linux: Documentation/networking/tuntap,
+packet(7)). What is lost is drawn from a fixed seed: the same frames in the same order, the same losses.
 """
 
 import fcntl

@@ -22,7 +22,7 @@ CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE = 2, 19
 
 
 def write_stand_ins(seed: Path, roots: Sequence[Path]) -> None:
-    """Put them into what hosts' disks start with. `roots` are where the real tools are looked for, the first first."""
+    """Put them into what hosts' disks start with. `roots` are where the real tools are looked for, in order."""
     lab = seed / "usr/lib/lab"
     (lab / "fabric").mkdir(parents=True)
     sbin, bin_ = seed / "usr/sbin", seed / "usr/bin"
@@ -48,7 +48,7 @@ def _find(path: str, roots: Sequence[Path]) -> Path | None:
 
 
 def _let_see_all(program: Path) -> None:
-    """Let it read every process's environment, whoever runs it: nvidia-smi knows who holds a GPU and needs no root.
+    """Let it read every process's environment, whoever runs it: nvidia-smi needs no root to see who has a GPU.
 
     Source of the format: Linux, include/uapi/linux/capability.h, struct vfs_cap_data of revision 2.
     """
