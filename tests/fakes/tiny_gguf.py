@@ -1,6 +1,6 @@
 """Write a tiny GGUF model that a real llama-server serves and that says what it was told to, token by token.
 
-    python tests/fakes/tiny_gguf.py OUT.gguf [--says count|text] [--layers 2] [--embd 64] …
+    python -m tests.fakes.tiny_gguf OUT.gguf [--says count|text] [--layers 2] [--embd 64] …
 
 Pure Python, the same bytes for the same arguments. The model is a chain: every token has a vector of plus and
 minus ones for an embedding, the output matrix holds each token's predecessor, and whatever the layers compute
@@ -8,7 +8,7 @@ is multiplied by zero before it is added. So the next token is certain at any te
 feed-forward cost what they cost in a model of that size: more layers make a slower stream, not another text.
 "count" says 1 2 3 …, which shows a lost or doubled token at once.
 
-Layout of the file: llama.cpp, ggml/include/gguf.h. Names of keys and tensors: llama.cpp, src/llama-arch.cpp.
+Names of keys and tensors: llama.cpp, src/llama-arch.cpp.
 """
 
 import argparse
@@ -18,11 +18,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-MAGIC, VERSION, ALIGNMENT = b"GGUF", 3, 32
-U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
-TENSOR_F32, TENSOR_F16 = 0, 1
+from tests.fakes.gguf_file import (
+    ALIGNMENT,
+    BOOL,
+    F32,
+    I32,
+    STRING,
+    TENSOR_F16,
+    TENSOR_F32,
+    U16,
+    U32,
+    Tensor,
+    array,
+    key,
+    write_file,
+)
+
 NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
 TEXT = """
 This|is|a|real|engine|that|llmgw|started|over|SSH.|The|map|of|fabrics|came|from|ibnetdiscover,|the|plan|chose|nodes|by
@@ -56,20 +68,6 @@ class TinyModel:
     @property
     def head(self) -> int:
         return self.embd // self.heads
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """`shape` is GGUF's own: the length of a row first."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: int
-    data: bytes
-
-    @property
-    def padded(self) -> int:
-        return -(-len(self.data) // ALIGNMENT) * ALIGNMENT
 
 
 def counting(last: int = 400) -> tuple[str, ...]:
@@ -180,26 +178,6 @@ def _noisy(name: str, shape: tuple[int, int], noise: bytes) -> Tensor:
     return Tensor(name, shape, TENSOR_F16, (noise * (length // len(noise) + 1))[:length])
 
 
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def _value(kind: int, value: object) -> bytes:
-    if kind == STRING:
-        return _text(str(value))
-    return struct.pack({U16: "<H", U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], value)
-
-
-def _key(name: str, kind: int, value: object) -> bytes:
-    return _text(name) + struct.pack("<i", kind) + _value(kind, value)
-
-
-def _array(name: str, kind: int, values: Sequence[object]) -> bytes:
-    head = _text(name) + struct.pack("<iiQ", ARRAY, kind, len(values))
-    return head + b"".join(_value(kind, value) for value in values)
-
-
 def keys(model: TinyModel) -> list[bytes]:
     """The file's keys and values, written out."""
     tokens, _ = vocabulary(model)
@@ -217,39 +195,27 @@ def keys(model: TinyModel) -> list[bytes]:
         "vocab_size": len(tokens),
     }
     return [
-        _key("general.architecture", STRING, arch),
-        _key("general.name", STRING, model.name),
-        _key("general.file_type", U32, 1),
-        *(_key(f"{arch}.{name}", U32, number) for name, number in numbers.items()),
-        _key(f"{arch}.attention.layer_norm_rms_epsilon", F32, 1e-5),
-        _key(f"{arch}.rope.freq_base", F32, 10000.0),
-        _key("tokenizer.ggml.model", STRING, "llama"),
-        _key("tokenizer.ggml.pre", STRING, "default"),
-        _array("tokenizer.ggml.tokens", STRING, [text for text, _ in tokens]),
-        _array(
+        key("general.architecture", STRING, arch),
+        key("general.name", STRING, model.name),
+        key("general.file_type", U32, 1),
+        *(key(f"{arch}.{name}", U32, number) for name, number in numbers.items()),
+        key(f"{arch}.attention.layer_norm_rms_epsilon", F32, 1e-5),
+        key(f"{arch}.rope.freq_base", F32, 10000.0),
+        key("tokenizer.ggml.model", STRING, "llama"),
+        key("tokenizer.ggml.pre", STRING, "default"),
+        array("tokenizer.ggml.tokens", STRING, [text for text, _ in tokens]),
+        array(
             "tokenizer.ggml.scores",
             F32,
             [0.0 if kind == BYTE else -float(n) for n, (_, kind) in enumerate(tokens)],
         ),
-        _array("tokenizer.ggml.token_type", I32, [kind for _, kind in tokens]),
-        _key("tokenizer.ggml.bos_token_id", U32, 1),
-        _key("tokenizer.ggml.eos_token_id", U32, 2),
-        _key("tokenizer.ggml.unknown_token_id", U32, 0),
-        _key("tokenizer.ggml.add_bos_token", BOOL, True),
-        _key("tokenizer.chat_template", STRING, TEMPLATE),
+        array("tokenizer.ggml.token_type", I32, [kind for _, kind in tokens]),
+        key("tokenizer.ggml.bos_token_id", U32, 1),
+        key("tokenizer.ggml.eos_token_id", U32, 2),
+        key("tokenizer.ggml.unknown_token_id", U32, 0),
+        key("tokenizer.ggml.add_bos_token", BOOL, True),
+        key("tokenizer.chat_template", STRING, TEMPLATE),
     ]
-
-
-def _write_file(file: BinaryIO, values: Sequence[bytes], parts: Sequence[Tensor]) -> None:
-    file.write(MAGIC + struct.pack("<Iqq", VERSION, len(parts), len(values)) + b"".join(values))
-    offset = 0
-    for part in parts:
-        dimensions = struct.pack(f"<I{len(part.shape)}q", len(part.shape), *part.shape)
-        file.write(_text(part.name) + dimensions + struct.pack("<iQ", part.kind, offset))
-        offset += part.padded
-    file.write(bytes(-file.tell() % ALIGNMENT))
-    for part in parts:
-        file.write(part.data.ljust(part.padded, b"\0"))
 
 
 def write(path: Path, model: TinyModel, *, shards: int = 1) -> list[Path]:
@@ -260,16 +226,16 @@ def write(path: Path, model: TinyModel, *, shards: int = 1) -> list[Path]:
     every = list(tensors(model))
     if shards == 1:
         with path.open("wb") as file:
-            _write_file(file, keys(model), every)
+            write_file(file, keys(model), every)
         return [path]
     paths = []
     for number in range(shards):
-        split = [_key("split.no", U16, number), _key("split.count", U16, shards)]
-        split.append(_key("split.tensors.count", I32, len(every)))
+        split = [key("split.no", U16, number), key("split.count", U16, shards)]
+        split.append(key("split.tensors.count", I32, len(every)))
         paths.append(path.with_name(f"{path.stem}-{number + 1:05d}-of-{shards:05d}.gguf"))
         own = every[len(every) * number // shards : len(every) * (number + 1) // shards]
         with paths[-1].open("wb") as file:
-            _write_file(file, [*(keys(model) if number == 0 else ()), *split], own)
+            write_file(file, [*(keys(model) if number == 0 else ()), *split], own)
     return paths
 
 
