@@ -20,7 +20,7 @@ class Backend:
 
     __slots__ = (
         "cap", "heads", "host", "idle", "in_flight", "joined", "key", "left_at", "port", "secure", "seed", "service",
-        "share", "standing", "url",
+        "share", "standing", "suspect", "url",
     )  # fmt: skip
 
     def __init__(self, service: Service, *, now: float) -> None:
@@ -35,6 +35,7 @@ class Backend:
         self.standing: Standing = GOOD
         self.joined = now
         self.left_at = 0.0
+        self.suspect = False
         self.key = ""
         self.heads: dict[Route, bytes] = {}
         self.service = service
@@ -47,9 +48,7 @@ class Backend:
         self.share = float(service.weight)
         self.cap = service.max_in_flight or cap or UNBOUNDED
         self.left_at = 0.0
-        if key != self.key:
-            self.key = key
-            self.heads.clear()
+        self.key = key
         self.heads.clear()
 
     def head_for(self, route: Route) -> bytes:
@@ -88,10 +87,11 @@ class Backend:
 class Group:
     """The endpoints that one name means, as the choice sees them: those that are in, file order."""
 
-    __slots__ = ("all", "open", "target", "turn")
+    __slots__ = ("all", "name", "open", "target", "turn")
 
     def __init__(self, target: Target, backends: Iterable[Backend]) -> None:
         self.target = target
+        self.name = f"{target.model}:{target.profile}"
         self.all = tuple(backends)
         self.open = self.all
         self.turn = 0
@@ -109,6 +109,7 @@ class Backends:
         self._cap = cap
         self.by_url: dict[str, Backend] = {}
         self.groups: dict[str, Group] = {}
+        self.has_left = False
 
     def apply(self, catalog: Catalog, keys: dict[str, str], *, now: float) -> None:
         """Makes the catalogue's endpoints and names the live ones. Counts, connections and standings stay by URL."""
@@ -130,10 +131,8 @@ class Backends:
         """Forgets what has left and has nothing under way; brings shares and groups up to date."""
         for url in [u for u, b in self.by_url.items() if b.left_at and not b.in_flight]:
             del self.by_url[url]
+        self.has_left = any(backend.left_at for backend in self.by_url.values())
         for backend in self.by_url.values():
             backend.share = backend.service.weight * warmth(now - backend.joined, self._slow_start_s)
         for group in set(self.groups.values()):
             group.sort(now)
-
-    def count_out(self, group: Group, now: float) -> int:
-        return sum(backend.standing.is_out(now) for backend in group.all)

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import logging
 import os
 import random
 import ssl
@@ -11,20 +12,37 @@ from typing import TYPE_CHECKING
 
 from llmgw.router.backends import Backend, Backends, Group
 from llmgw.router.config import Policy, RouterConfig
+from llmgw.router.exchange import ANSWERING, QUEUED, WAITING
+from llmgw.router.meters import Limits, OwnMeters
+from llmgw.router.tallies import Tallies, count
 from llmgw.serving import choose
 from llmgw.serving.body import prompt_key
 from llmgw.serving.catalog import EMPTY, Catalog, model_listing
-from llmgw.serving.ejection import EjectionRules, after_failure, after_success, counts_as_failure
-from llmgw.serving.failover import RetryBudget
-from llmgw.serving.faults import ENGINE_SILENT, ENGINE_STALLED, Fault, fault_value, unknown_model
+from llmgw.serving.ejection import EjectionRules, after_failure, after_success
+from llmgw.serving.events import Usage
+from llmgw.serving.failover import RetryBudget, Trouble
+from llmgw.serving.faults import (
+    ENGINE_SILENT,
+    ENGINE_STALLED,
+    ENGINE_WITHDRAWN,
+    QUEUE_FULL,
+    QUEUE_SLOW,
+    STOPPING,
+    Fault,
+    fault_value,
+    unknown_model,
+)
 from llmgw.serving.headers import bearer, usable_request_id
 from llmgw.serving.keys import OPEN, KeyTable
+from llmgw.serving.queue import FairQueue
 from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, path_of
 
 if TYPE_CHECKING:
+    from llmgw.router.accesslog import AccessLog
     from llmgw.router.exchange import Exchange, Request
     from llmgw.router.front import Front
 
+log = logging.getLogger("llmgw.router")
 _JSON = b"application/json"
 
 
@@ -44,6 +62,10 @@ class Router:
         self.backends = Backends(slow_start_s=config.slow_start_s, cap=config.default_max_in_flight)
         self.budget = RetryBudget()
         self.rules = EjectionRules()
+        self.tallies = Tallies()
+        self.limits = Limits(OwnMeters())
+        self.queues: dict[str, FairQueue[Exchange]] = {}
+        self.access: AccessLog | None = None
         self.tls: ssl.SSLContext | None = None
         self.stopping = False
         self.fronts: set[Front] = set()
@@ -85,67 +107,188 @@ class Router:
         request.caller = caller
         return None
 
+    def admit(self, exchange: "Exchange", wanted: int) -> None:
+        """Lets a request of a limited key go on, or answers why not."""
+        ticket = self.limits.enter(exchange.request.caller, wanted, int(self.wall))
+        if isinstance(ticket, Fault):
+            exchange.refuse(ticket)
+            return
+        exchange.ticket = ticket
+        exchange.forward()
+
     def choose(self, group: Group, exchange: "Exchange") -> Backend | None:
+        """The endpoint for a request; None where none is in or all are at their cap."""
         candidates = group.open
         if exchange.tried:
             candidates = tuple(b for b in candidates if b.url not in exchange.tried)
-        group.turn += 1
+        else:
+            self.budget.requests += 1
+        group.turn = turn = group.turn + 1
         policy = self.config.policy
         if policy is Policy.LEAST or len(candidates) < 2:
-            return choose.least_in_flight(candidates, group.turn)
+            return choose.least_in_flight(candidates, turn)
         if policy is Policy.TWO:
             return choose.power_of_two(candidates, self._draw(), self._draw())
         key = self._affinity(policy, exchange)
         if not key:
-            return choose.least_in_flight(candidates, group.turn)
+            return choose.least_in_flight(candidates, turn)
         return choose.by_affinity(candidates, choose.hashed(key), self.config.affinity_bound)
 
     def _affinity(self, policy: Policy, exchange: "Exchange") -> bytes:
         if policy is Policy.PREFIX:
-            return prompt_key(exchange.body)
+            return b"" if exchange.route.multipart else prompt_key(exchange.body)
         return exchange.request.headers.get(b"x-session-id") or exchange.ask.session.encode()
 
+    # -- waiting for an endpoint
+
+    def enqueue(self, exchange: "Exchange") -> None:
+        """A place in the model's queue; whoever that turns away gets a 429 at once."""
+        name = exchange.group.name
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = FairQueue(self.config.limits.queue)
+        exchange.phase = QUEUED
+        exchange.deadline = self.time() + self.config.deadlines.queue_s
+        gone = queue.put(exchange.request.caller.key_id, exchange)
+        if gone is not None:
+            gone.refuse(QUEUE_FULL)
+
+    def unqueue(self, exchange: "Exchange") -> None:
+        """One that waits no longer."""
+        if exchange.phase == QUEUED and self.queues:
+            queue = self.queues.get(exchange.group.name)
+            if queue is not None:
+                queue.remove(exchange.request.caller.key_id, exchange)
+
+    def serve_waiting(self) -> None:
+        """Sends on those who wait, as far as there is room."""
+        for name, queue in tuple(self.queues.items()):
+            while queue:
+                group = self.backends.groups.get(name)
+                if group is not None and group.open and not any(b.in_flight < b.cap for b in group.open):
+                    break
+                exchange = queue.pop()
+                if exchange is not None:
+                    exchange.group = group or exchange.group
+                    exchange.forward()
+            if not queue:
+                self.queues.pop(name, None)
+
+    # -- what answers say
+
     def judge(self, exchange: "Exchange", status: int) -> None:
-        """An answer says something about its endpoint."""
+        """An answer says something about its endpoint; one of class 4xx says nothing."""
         backend = exchange.backend
-        if counts_as_failure(status):
-            self.condemn(exchange)
-        elif backend.standing.failures:
+        if backend is None:
+            return
+        if status >= 500:
+            self.condemn(backend, exchange.group)
+        elif status < 400 and backend.standing.failures:
             backend.standing = after_success(backend.standing)
 
-    def condemn(self, exchange: "Exchange") -> None:
-        """One more failure of the exchange's endpoint."""
-        backend, group, now = exchange.backend, exchange.group, self.time()
-        out = self.backends.count_out(group, now)
+    def condemn(self, backend: Backend, group: Group) -> None:
+        """One more failure of an endpoint."""
+        now = self.time()
+        out = sum(other.standing.is_out(now) for other in group.all)
         backend.standing = after_failure(backend.standing, self.rules, now=now, out=out, total=len(group.all))
+        backend.suspect = True
         if backend.standing.is_out(now):
+            count(self.tallies.ejections, backend.url)
+            log.warning("endpoint_ejected", extra={"endpoint": backend.service.id, "url": backend.url})
             self.backends.sweep(now)
+
+    def note_trouble(self, trouble: Trouble) -> None:
+        count(self.tallies.retries, trouble.name.lower())
+
+    # -- the end of an exchange
 
     def finished(self, exchange: "Exchange", outcome: str) -> None:
         """The exchange is over; whatever counted it lets it go."""
         self.exchanges.discard(exchange)
-        backend = getattr(exchange, "backend", None)
+        now = self.time()
+        backend, usage, stream = exchange.backend, exchange.usage, exchange.stream
         if backend is not None:
             backend.in_flight -= 1
+            self._count(exchange, backend, outcome, now)
+            if usage is None and (stream is not None or outcome == "client_left") and exchange.phase >= WAITING:
+                events = 0 if stream is None else max(0, stream.progress)
+                usage = exchange.usage = Usage(exchange.body_bytes // 4, events)
+                exchange.estimated = True
+            self._charge(exchange, usage, outcome)
+        else:
+            count(self.tallies.refused, outcome)
+        if exchange.ticket is not None:
+            used = 0 if usage is None else usage.prompt + usage.completion
+            self.limits.leave(exchange.ticket, used, int(self.wall))
+        if self.access is not None:
+            self.access.write(exchange, outcome, now)
+        if self.queues:
+            self.serve_waiting()
+
+    def _count(self, exchange: "Exchange", backend: Backend, outcome: str, now: float) -> None:
+        name = (backend.url, exchange.group.target.model, exchange.route.operation)
+        tally = self.tallies.by_endpoint.get(name)
+        if tally is None:
+            tally = self.tallies.tally(name)
+        outcomes = tally.outcomes
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        tally.whole.observe(now - exchange.started)
+        if exchange.first_at:
+            tally.first.observe(exchange.first_at - exchange.started)
+            events = exchange.stream.progress if exchange.stream is not None else 0
+            if events > 1:
+                tally.between.observe((now - exchange.first_at) / (events - 1))
+
+    def _charge(self, exchange: "Exchange", usage: Usage | None, outcome: str) -> None:
+        caller, target = exchange.request.caller, exchange.group.target
+        name = (caller.tenant, caller.key_id, target.model, target.profile, exchange.route.operation)
+        account = self.tallies.accounts.get(name)
+        if account is None:
+            account = self.tallies.account(name)
+        account.requests += 1
+        if outcome != "ok":
+            account.failed += 1
+        if usage is not None:
+            account.prompt += usage.prompt
+            account.completion += usage.completion
+            account.cached += usage.cached
+            if exchange.estimated:
+                account.estimated += usage.prompt + usage.completion
 
     def refused(self, fault: Fault) -> None:
         """A request that never became an exchange."""
+        count(self.tallies.refused, fault.code)
 
     def expire(self, exchange: "Exchange", now: float) -> None:
-        """Ends what has waited too long: for the connection, for the first byte, for the next one."""
-        stream = exchange.stream
-        if exchange.front.is_full:
-            return
-        if stream is not None and stream.events != exchange.seen:
-            exchange.seen = stream.events
-            exchange.deadline = now + self.config.deadlines.idle_s
-            return
-        self.condemn(exchange)
-        if exchange.relay is None:
-            exchange._drop_upstream()
+        """Ends what has waited too long: for an endpoint, for the first byte, for the next event."""
+        if exchange.phase == QUEUED:
+            self.unqueue(exchange)
+            exchange.refuse(QUEUE_SLOW)
+        elif exchange.phase == WAITING:
+            exchange.condemn()
+            exchange.drop_upstream()
             exchange.refuse(ENGINE_SILENT)
-        else:
-            exchange.end_early(ENGINE_STALLED, "engine_stalled")
+        elif exchange.phase == ANSWERING and exchange.relay is not None and not exchange.front.is_full:
+            begun = exchange.stream is None or exchange.first_at
+            if exchange.relay.progress != exchange.seen and begun:
+                exchange.seen = exchange.relay.progress
+                exchange.deadline = now + self.config.deadlines.idle_s
+                return
+            exchange.condemn()
+            exchange.end_early(ENGINE_STALLED if begun else ENGINE_SILENT)
+
+    def end_withdrawn(self, now: float) -> None:
+        """Ends the requests at endpoints that were dropped from the file longer ago than a drain may take."""
+        limit = self.config.deadlines.dropped_s
+        for exchange in tuple(self.exchanges):
+            backend = exchange.backend
+            if backend is not None and backend.left_at and now - backend.left_at > limit:
+                exchange.stop(ENGINE_WITHDRAWN)
+
+    def end_all(self) -> None:
+        """The drain has taken as long as it may: what is left ends with an error."""
+        for exchange in tuple(self.exchanges):
+            exchange.stop(STOPPING)
 
     # -- the router's own pages
 
@@ -183,3 +326,8 @@ class Router:
         for front in tuple(self.fronts):
             front.expire(now)
         self.backends.sweep(now)
+        if self.backends.has_left:
+            self.end_withdrawn(now)
+        self.budget.fade()
+        if self.queues:
+            self.serve_waiting()

@@ -1,12 +1,16 @@
-"""One request from its last byte to the last byte of its answer: the choice, the attempts, the end."""
+"""One request from its last byte to the last byte of its answer: the choice, the attempts, the end.
+
+Everything here is called from the event loop's own callbacks: on the usual path no task is made, nothing is awaited,
+and the bytes of an answer go from the engine's transport to the client's in one step.
+"""
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llmgw.router.relay import BodyUntilClose, ChunkedBody, EventStream, Relay, SizedBody
+from llmgw.router.relay import BodyUntilClose, ChunkedBody, EventStream, HeldAnswer, Relay, SizedBody
 from llmgw.serving.body import Ask, read_ask, with_model, with_usage
-from llmgw.serving.failover import Trouble, may_try_again, says_not_started
+from llmgw.serving.events import Usage, body_usage
+from llmgw.serving.failover import Trouble, may_try_again
 from llmgw.serving.faults import (
     ENGINE_BAD,
     ENGINE_CUT,
@@ -17,8 +21,11 @@ from llmgw.serving.faults import (
     unknown_model,
     unready_model,
 )
+from llmgw.serving.framing import chunk
 from llmgw.serving.headers import forwarded
 from llmgw.serving.keys import NOBODY, Caller
+from llmgw.serving.limits import Ticket, reservation
+from llmgw.serving.multipart import FormModel, form_model, with_form_model
 from llmgw.serving.reply import ReplyHead, status_line
 
 if TYPE_CHECKING:
@@ -28,93 +35,122 @@ if TYPE_CHECKING:
     from llmgw.router.upstream import Upstream
     from llmgw.serving.routes import Route
 
-_HELD_ANSWER = 64 * 1024
+LONGEST_HELD = 64 * 1024
+QUEUED, DIALING, WAITING, ANSWERING = range(4)
 
 
-@dataclass(slots=True)
 class Request:
-    """A client's request, its head checked and its body complete."""
+    """A client's request: its head checked, its body gathered as it comes. Defaults stand in the class."""
 
-    method: bytes
-    target: bytes
-    headers: dict[bytes, bytes]
-    http10: bool
-    keeps: bool
     body: bytes = b""
     caller: Caller = NOBODY
     route: "Route | None" = None
-    chunks: list[bytes] = field(default_factory=list)
+
+    def __init__(self, method: bytes, target: bytes, headers: dict[bytes, bytes]) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.chunks: list[bytes] = []
+        self.http10 = False
+        self.keeps = True
 
 
 class Exchange:
-    """The client's connection on one side, an engine's on the other."""
+    """The client's connection on one side, an engine's on the other.
 
-    __slots__ = (
-        "ask", "attempts", "backend", "body", "deadline", "dialing", "first_at", "frames_pass", "front", "group",
-        "opening", "relay", "request", "request_id", "route", "router", "seen", "started", "status", "stream", "tried",
-        "trusted", "upstream", "wait_s",
-    )  # fmt: skip
+    What most requests leave at its default stands in the class, so that making an exchange costs little.
+    """
+
+    ask: Ask
+    group: "Group"
+    backend: "Backend | None" = None
+    upstream: "Upstream | None" = None
+    dialing: "asyncio.Task[None] | None" = None
+    relay: Relay | None = None
+    stream: EventStream | None = None
+    ticket: Ticket | None = None
+    usage: Usage | None = None
+    tried: tuple[str, ...] = ()
+    attempts = 0
+    phase = QUEUED
+    opening = b""
+    body = b""
+    body_bytes = 0
+    status = 0
+    first_at = 0.0
+    deadline = 0.0
+    seen = -1
+    kept_s = -1.0
+    trusted = True
+    estimated = False
 
     def __init__(self, router: "Router", front: "Front", request: Request, route: "Route") -> None:
         self.router = router
         self.front = front
         self.request = request
         self.route = route
-        self.request_id = router.request_id(request.headers.get(b"x-request-id"))
         self.started = router.time()
-        self.frames_pass = not request.http10
-        self.attempts = 0
-        self.tried: tuple[str, ...] = ()
-        self.upstream: Upstream | None = None
-        self.dialing: asyncio.Task[None] | None = None
-        self.relay: Relay | None = None
-        self.stream: EventStream | None = None
-        self.first_at = 0.0
-        self.status = 0
-        self.deadline = 0.0
-        self.trusted = True
-        self.seen = 0
-        self.opening = b""
+        self.request_id = router.request_id(request.headers.get(b"x-request-id"))
 
     # -- from the request to an engine
 
     def start(self) -> None:
         """Reads what is asked for and sends it on; answers at once where that cannot be."""
-        request = self.request
-        ask = read_ask(request.body)
-        if isinstance(ask, Fault):
+        request, router = self.request, self.router
+        body = request.body
+        ask: Ask | Fault
+        if self.route.multipart:
+            form = form_model(request.headers[b"content-type"], body)
+            ask = Ask(form.model) if isinstance(form, FormModel) else form
+        else:
+            ask = read_ask(body)
+        if type(ask) is Fault:
             self.refuse(ask)
             return
-        group = self.router.backends.groups.get(ask.model)
-        if group is None or not _may_use(request.caller, ask.model, group):
+        assert isinstance(ask, Ask)
+        group = router.backends.groups.get(ask.model)
+        allowed = request.caller.models
+        if group is None or (allowed is not None and not allowed.intersection((ask.model, group.target.model))):
             self.refuse(unknown_model(ask.model))
             return
         self.ask, self.group = ask, group
-        body = request.body
         if ask.model != group.target.model:
-            body = with_model(body, group.target.model)
-        if ask.stream and self.route.usage_option and not ask.wants_usage:
+            body = with_form_model(body, form, group.target.model) if self.route.multipart else with_model(body, group.target.model)  # type: ignore[arg-type]
+        if ask.stream is True and self.route.usage_option and not ask.wants_usage:
             body = with_usage(body)
-        self.body = body
-        self.forward()
+        self.body, self.body_bytes = body, len(body)
+        if request.caller.is_limited:
+            router.admit(self, reservation(len(body), ask.most_tokens))
+        else:
+            self.forward()
 
     def forward(self) -> None:
-        """One attempt at the endpoint that the policy chooses."""
-        group = self.group
-        backend = self.router.choose(group, self)
+        """One attempt at the endpoint that the policy chooses, or a place in the queue."""
+        router = self.router
+        backend = router.choose(self.group, self)
         if backend is None:
-            self.refuse(unready_model(self.ask.model, group.target.state))
+            self._wait_or_refuse()
             return
         self.backend = backend
         self.attempts += 1
         backend.in_flight += 1
-        now = self.router.time()
+        now = router.time()
         upstream = backend.kept(now)
         if upstream is not None:
             self.send(upstream, now)
         else:
-            self.deadline = now + self.router.config.deadlines.connect_s
-            self.dialing = self.router.loop.create_task(self._dial(backend))
+            self.phase = DIALING
+            self.deadline = now + router.config.deadlines.connect_s + 1.0
+            self.dialing = router.loop.create_task(self._dial(backend))
+
+    def _wait_or_refuse(self) -> None:
+        candidates = [b for b in self.group.open if b.url not in self.tried]
+        if candidates:
+            self.router.enqueue(self)
+        elif self.tried:
+            self.refuse(ENGINE_UNREACHABLE)
+        else:
+            self.refuse(unready_model(self.ask.model, self.group.target.state))
 
     async def _dial(self, backend: "Backend") -> None:
         try:
@@ -123,17 +159,21 @@ class Exchange:
         except OSError:
             self.dialing = None
             self.failed(Trouble.UNREACHABLE, ENGINE_UNREACHABLE)
-        else:
-            self.dialing = None
-            self.send(upstream, self.router.time())
+            return
+        self.dialing = None
+        self.send(upstream, self.router.time())
 
     def send(self, upstream: "Upstream", now: float) -> None:
+        """The request to the engine, in one write where it is small."""
         self.upstream = upstream
+        self.phase = WAITING
         self.deadline = now + self.router.config.deadlines.first_byte_s
-        body = self.body
-        head = b"%bcontent-type: application/json\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
-            self.backend.head_for(self.route),
-            forwarded(self.request.headers),
+        route, headers, body = self.route, self.request.headers, self.body
+        assert self.backend is not None
+        head = b"%bcontent-type: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+            self.backend.head_for(route),
+            headers[b"content-type"] if route.multipart else b"application/json",
+            forwarded(headers),
             self.request_id,
             len(body),
         )
@@ -143,26 +183,42 @@ class Exchange:
 
     def answered(self, upstream: "Upstream", reply: ReplyHead, rest: bytes) -> None:
         """The head of the answer is here, and `rest` of its body."""
-        self.status = reply.status
-        if reply.status == 503 and reply.length is not None and 0 < reply.length <= _HELD_ANSWER:
-            self.relay = _Held(self, reply)
+        if reply.status == 503 and reply.length is not None and 0 < reply.length <= LONGEST_HELD:
+            self.relay = HeldAnswer(self, upstream, reply)
             upstream.take = self.relay.feed
             self.relay.feed(rest)
-            return
-        self.pass_on(upstream, reply, rest)
+        else:
+            self.pass_on(upstream, reply, rest)
 
     def pass_on(self, upstream: "Upstream", reply: ReplyHead, rest: bytes) -> None:
+        """Decides how the body goes to the client, and sends what is there of it."""
+        self.status = reply.status
+        self.phase = ANSWERING
         self.router.judge(self, reply.status)
         self.body = self.request.body = b""
+        if reply.keeps:
+            self.kept_s = reply.kept_s - 1.0
+        self.opening = self._head(reply)
+        if reply.length == len(rest) and not reply.event_stream:
+            self.front.write(self.opening + rest)
+            self.usage = body_usage(rest) if reply.status == 200 else None
+            self.complete()
+            return
         relay = self._relay(reply)
         self.relay = relay
         upstream.take = relay.feed
-        self.wait_s = (reply.kept_s or 5.0) - 1.0 if reply.keeps else -1.0
-        self.opening = self._head(reply)
-        if rest or not reply.has_body:
+        if rest:
             relay.feed(rest)
-        elif self.opening:
+        elif not reply.has_body:
             self.write(b"")
+            self.complete()
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        """Sends the head alone, where the engine did."""
+        head, self.opening = self.opening, b""
+        self.front.write(head)
 
     def _relay(self, reply: ReplyHead) -> Relay:
         if reply.event_stream and not reply.encoded:
@@ -173,29 +229,37 @@ class Exchange:
             return SizedBody(self, reply.length or 0)
         return ChunkedBody(self) if reply.chunked else BodyUntilClose(self)
 
+    @property
+    def frames_pass(self) -> bool:
+        """Whether the client can read the chunked coding."""
+        return not self.request.http10
+
     def _head(self, reply: ReplyHead) -> bytes:
         framing = b""
-        if reply.length is not None and self.stream is None:
+        if reply.length is not None and not (reply.event_stream and not reply.encoded):
             framing = b"content-length: %d\r\n" % reply.length
         elif reply.has_body and self.frames_pass:
             framing = b"transfer-encoding: chunked\r\n"
-        close = b"" if self.front.will_keep else b"connection: close\r\n"
+        elif reply.has_body:
+            self.front.will_keep = False
         return b"%b%b%b%bx-request-id: %b\r\n\r\n" % (
-            status_line(reply.status), reply.passed, framing, close, self.request_id,
-        )  # fmt: skip
+            status_line(reply.status),
+            reply.passed,
+            framing,
+            b"" if self.front.will_keep else b"connection: close\r\n",
+            self.request_id,
+        )
 
     def write(self, data: bytes) -> None:
         """To the client; the head of the answer goes with the first bytes."""
         if self.opening:
             data, self.opening = self.opening + data, b""
-        self.front.write(data)
+        if data:
+            self.front.write(data)
 
-    def first_byte(self) -> None:
+    def first_event(self) -> None:
+        """The first token has come: from now on the deadline is that between two."""
         self.first_at = self.router.time()
-
-    def distrust(self) -> None:
-        """The engine sent more than its answer: the connection is not used again."""
-        self.trusted = False
 
     # -- how it ends
 
@@ -203,11 +267,11 @@ class Exchange:
         """The whole answer has been passed on."""
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
-            upstream.exchange = None
             if self.front.is_full:
                 upstream.transport.resume_reading()
-            upstream.release(self.wait_s if self.trusted and self.wait_s > 0 else None)
-        self.finish("ok" if self.status < 400 else "refused", keep=True)
+            upstream.release(self.kept_s if self.trusted else -1.0, self.router.time())
+        status = self.status
+        self.finish("ok" if status < 400 else "client_error" if status < 500 else "engine_error", keep=True)
 
     def refuse(self, fault: Fault) -> None:
         """The router's own answer, where the client has had no byte yet."""
@@ -215,80 +279,103 @@ class Exchange:
         self.front.answer_fault(fault, self.route.dialect, self.request_id)
         self.finish(fault.code, keep=True)
 
-    def lost(self, upstream: "Upstream", *, untaken: bool) -> None:
+    def lost(self, *, untaken: bool) -> None:
         """The engine closed the connection."""
+        self.upstream = None
         if self.relay is not None:
             self.relay.eof()
-        elif untaken:
-            self.failed(Trouble.NOT_TAKEN, ENGINE_GONE)
         else:
-            self.failed(Trouble.LOST, ENGINE_GONE)
+            self.failed(Trouble.NOT_TAKEN if untaken else Trouble.LOST, ENGINE_GONE)
 
     def failed(self, trouble: Trouble, fault: Fault) -> None:
         """An attempt came to nothing before the client had a byte: another one, where that is safe."""
-        backend = self.backend
-        backend.in_flight -= 1
-        self.upstream = None
+        backend = self._leave_backend()
         if trouble is not Trouble.NOT_TAKEN:
-            self.router.condemn(self)
+            self.router.condemn(backend, self.group)
             self.tried = (*self.tried, backend.url)
-        if may_try_again(trouble, self.attempts, self.router.budget):
-            untried = any(b.url not in self.tried for b in self.group.all)
-            if trouble is Trouble.NOT_TAKEN or untried:
-                self.forward()
-                return
-        backend.in_flight += 1
-        self.refuse(fault)
+        self.router.note_trouble(trouble)
+        elsewhere = trouble is Trouble.NOT_TAKEN or any(b.url not in self.tried for b in self.group.open)
+        if elsewhere and may_try_again(trouble, self.attempts, self.router.budget):
+            self.forward()
+        else:
+            self.backend = backend
+            backend.in_flight += 1
+            self.refuse(fault)
 
     def declined(self, reply: ReplyHead, body: bytes) -> None:
         """The engine's own word that it did not start: elsewhere, or its answer for want of anywhere else."""
-        backend = self.backend
-        self.router.condemn(self)
+        backend = self._leave_backend()
+        self.router.condemn(backend, self.group)
+        self.router.note_trouble(Trouble.DECLINED)
         self.tried = (*self.tried, backend.url)
-        untried = any(b.url not in self.tried for b in self.group.open)
-        if untried and may_try_again(Trouble.DECLINED, self.attempts, self.router.budget):
-            backend.in_flight -= 1
+        elsewhere = any(b.url not in self.tried for b in self.group.open)
+        if elsewhere and may_try_again(Trouble.DECLINED, self.attempts, self.router.budget):
             self.forward()
             return
+        self.backend = backend
+        backend.in_flight += 1
+        self.status = reply.status
         self.front.write(self._head(reply) + body)
-        self.finish("refused", keep=True)
+        self.finish("engine_error", keep=True)
+
+    def _leave_backend(self) -> "Backend":
+        backend, self.backend = self.backend, None
+        assert backend is not None
+        backend.in_flight -= 1
+        return backend
 
     def misanswered(self) -> None:
         """What the engine sent is not HTTP."""
-        self._drop_upstream()
-        if self.relay is None:
-            self.failed(Trouble.LOST, ENGINE_BAD)
+        self.drop_upstream()
+        if self.phase == ANSWERING:
+            self.condemn()
+            self.end_early(ENGINE_BAD)
         else:
-            self.end_early(ENGINE_BAD, "engine_protocol_error")
+            self.failed(Trouble.LOST, ENGINE_BAD)
+
+    def condemn(self) -> None:
+        if self.backend is not None:
+            self.router.condemn(self.backend, self.group)
 
     def cut(self) -> None:
         """The engine's answer ended before it was complete."""
-        self._drop_upstream()
-        self.router.condemn(self)
-        self.end_early(ENGINE_CUT, "engine_disconnected")
+        self.condemn()
+        self.end_early(ENGINE_CUT)
 
-    def end_early(self, fault: Fault, outcome: str) -> None:
+    def end_early(self, fault: Fault) -> None:
         """Ends an answer that has begun: a stream says why, then the connection closes without the body's end."""
-        self._drop_upstream()
+        self.drop_upstream()
         if self.stream is not None:
             event = fault_event(fault, self.route.dialect, self.request_id.decode())
-            self.write(b"%x\r\n%b\r\n" % (len(event), event) if self.frames_pass else event)
-        self.finish(outcome, keep=False)
+            self.write(chunk(event) if self.frames_pass else event)
+        self.finish(fault.code, keep=False)
+
+    def stop(self, fault: Fault) -> None:
+        """Ends it now, whatever its phase: with an answer where none has begun, with an event in a stream."""
+        if self.phase == ANSWERING:
+            self.end_early(fault)
+            return
+        if self.dialing is not None:
+            self.dialing.cancel()
+            self.dialing = None
+        self.drop_upstream()
+        self.router.unqueue(self)
+        self.refuse(fault)
 
     def abandoned(self) -> None:
         """The client has left: the engine is told by closing its connection, at once."""
         if self.dialing is not None:
             self.dialing.cancel()
             self.dialing = None
-        self._drop_upstream()
-        self.status = 499
+        self.drop_upstream()
+        self.router.unqueue(self)
         self.finish("client_left", keep=False)
 
     def expire(self, now: float) -> None:
-        """The deadline of the phase has passed, as far as the sweep can tell."""
+        """The deadline of the phase has passed."""
         self.router.expire(self, now)
 
-    def _drop_upstream(self) -> None:
+    def drop_upstream(self) -> None:
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             upstream.drop()
@@ -296,38 +383,3 @@ class Exchange:
     def finish(self, outcome: str, *, keep: bool) -> None:
         self.router.finished(self, outcome)
         self.front.exchange_over(keep=keep)
-
-
-class _Held:
-    """A short 503 kept back whole, to see whether the engine says that it has not begun."""
-
-    def __init__(self, exchange: Exchange, reply: ReplyHead) -> None:
-        self._exchange = exchange
-        self._reply = reply
-        self._body = b""
-        self.usage = None
-
-    def feed(self, data: bytes) -> None:
-        self._body += data
-        if len(self._body) < (self._reply.length or 0):
-            return
-        exchange, upstream = self._exchange, self._exchange.upstream
-        exchange.relay = None
-        assert upstream is not None
-        if says_not_started(self._reply.status, self._body):
-            upstream.exchange = exchange.upstream = None
-            upstream.drop()
-            exchange.declined(self._reply, self._body)
-            return
-        exchange.pass_on(upstream, self._reply, self._body)
-
-    def eof(self) -> None:
-        self._exchange.relay = None
-        self._exchange.failed(Trouble.LOST, ENGINE_GONE)
-
-
-def _may_use(caller: Caller, name: str, group: "Group") -> bool:
-    return caller.models is None or name in caller.models or group.target.model in caller.models
-
-
-__all__ = ["Ask", "Exchange", "Request"]

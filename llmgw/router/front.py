@@ -1,6 +1,7 @@
 """A connection from a client: llhttp reads requests from it, exchanges write their answers to it."""
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -8,6 +9,7 @@ import httptools
 
 from llmgw.router.exchange import Exchange, Request
 from llmgw.serving.faults import (
+    BROKEN,
     CROWDED,
     ENCODED,
     HEAD_TOO_LARGE,
@@ -21,15 +23,17 @@ from llmgw.serving.faults import (
     fault_body,
     method_fault,
 )
-from llmgw.serving.headers import READ, bearer, is_json
+from llmgw.serving.headers import READ, is_json
 from llmgw.serving.reply import status_line
-from llmgw.serving.routes import MODELS, OWN, ROUTES, Dialect, path_of
+from llmgw.serving.routes import MODELS, OWN, ROUTES, Dialect, Route, path_of
 
 if TYPE_CHECKING:
     from llmgw.router.core import Router
 
+log = logging.getLogger("llmgw.router")
 IDLE, HEAD, BODY, BUSY = range(4)
 _MODEL_PAGE = MODELS + b"/"
+_FIRST_FEED = 16 * 1024
 
 
 class Refused(Exception):  # noqa: N818
@@ -107,12 +111,12 @@ class Front(asyncio.Protocol):
         if self.is_over:
             return
         try:
-            self._parser.feed_data(data)
+            if len(data) > _FIRST_FEED and self.phase != BODY:
+                self._feed_in_parts(data)
+            else:
+                self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if not isinstance(cause, Refused):
-                raise
-            self._give_up(cause.fault)
+            self._leave_parser(error)
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up(MALFORMED)
@@ -120,12 +124,28 @@ class Front(asyncio.Protocol):
         if self._waiting:
             if self.exchange is None:
                 self._next()
-        elif self.phase == IDLE or self.phase == HEAD:
+        elif self._request is None and self.exchange is None:
             self._head_is_slow(len(data))
+
+    def _feed_in_parts(self, data: bytes) -> None:
+        """So that a head's length is seen before all of a long read has gone through the parser."""
+        self._parser.feed_data(data[:_FIRST_FEED])
+        if self._request is None and not self._waiting:
+            self._head_is_slow(_FIRST_FEED)
+        if not self.is_over:
+            self._parser.feed_data(data[_FIRST_FEED:])
+
+    def _leave_parser(self, error: Exception) -> None:
+        cause = error.__context__
+        if isinstance(cause, Refused):
+            self._give_up(cause.fault)
+        else:
+            log.error("request_failed", exc_info=cause)
+            self._give_up(BROKEN)
 
     def _head_is_slow(self, size: int) -> None:
         """A head that did not come in one piece is counted and timed."""
-        if self.phase == IDLE and self.exchange is None:
+        if self.phase == IDLE:
             self.phase = HEAD
             self.deadline = self.router.time() + self.router.config.deadlines.head_s
         self._head_bytes += size
@@ -138,81 +158,93 @@ class Front(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name in READ:
-            if name in self._headers or self._request is not None:
+            headers = self._headers
+            if name in headers:
                 raise Refused(MALFORMED)
-            self._headers[name] = value
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > self.router.config.limits.head:
-            raise Refused(HEAD_TOO_LARGE)
+            headers[name] = value
 
     def on_headers_complete(self) -> None:
-        parser, headers = self._parser, self._headers
-        version = parser.get_http_version()
-        request = Request(
-            parser.get_method(), self._target, headers, version != "1.1", parser.should_keep_alive() and version == "1.1"
-        )
-        self._check(request)
-        self._request = request
-        self._headers, self._target, self._head_bytes = {}, b"", 0
-        self.received = 0
+        parser, headers, target = self._parser, self._headers, self._target
+        self._request = request = Request(parser.get_method(), target, headers)
+        self._target = b""
+        self._head_bytes = self.received = 0
+        if parser.get_http_version() != "1.1":
+            self._check_old(request)
+        elif not parser.should_keep_alive():
+            request.keeps = False
+        if b"host" not in headers and not request.http10:
+            raise Refused(MALFORMED)
+        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
+            raise Refused(MALFORMED)
+        if parser.should_upgrade():
+            raise Refused(MALFORMED)
+        route = ROUTES.get(target) or ROUTES.get(path_of(target))
+        fault = self._check_own(request) if route is None else self._check_routed(request, route)
+        if fault is not None:
+            raise Refused(fault)
         if self.exchange is None:
             self.phase = BODY
             self.since = self.router.now
-        if b"expect" in headers and self.exchange is None:
+        if b"expect" in headers:
+            self._check_expect(headers[b"expect"])
+
+    def _check_old(self, request: Request) -> None:
+        """HTTP/1.0: no kept connection, no chunks; nothing older and nothing newer than 1.1."""
+        if self._parser.get_http_version() != "1.0" or b"transfer-encoding" in request.headers:
+            raise Refused(MALFORMED)
+        request.http10 = True
+        request.keeps = False
+
+    def _check_expect(self, value: bytes) -> None:
+        if value.lower() != b"100-continue":
+            raise Refused(MALFORMED)
+        if self.exchange is None:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _check(self, request: Request) -> None:
-        """Everything that the head alone can be refused for; the body is not waited for then."""
-        headers = request.headers
-        coding = headers.get(b"transfer-encoding")
-        if self._parser.should_upgrade() or (request.http10 and coding) or (coding and coding.lower() != b"chunked"):
-            raise Refused(MALFORMED)
-        if (b"host" not in headers and not request.http10) or self._parser.get_http_version() not in ("1.0", "1.1"):
-            raise Refused(MALFORMED)
-        expect = headers.get(b"expect")
-        if expect is not None and expect.lower() != b"100-continue":
-            raise Refused(MALFORMED)
-        fault = self._route(request)
-        if fault is not None:
-            raise Refused(fault)
-
-    def _route(self, request: Request) -> Fault | None:
+    def _check_own(self, request: Request) -> Fault | None:
+        """A request for one of the router's own pages, or for nothing that there is."""
         path = path_of(request.target)
-        request.route = route = ROUTES.get(path)
-        if route is None:
-            if path not in OWN and not path.startswith(_MODEL_PAGE):
-                return NOT_FOUND if request.target.startswith(b"/") else MALFORMED
-            if request.method not in (b"GET", b"HEAD"):
-                return method_fault("GET")
-            return self.router.identify(request) if path.startswith(MODELS) else None
+        if path not in OWN and not path.startswith(_MODEL_PAGE):
+            return NOT_FOUND if request.target.startswith(b"/") else MALFORMED
+        if request.method not in (b"GET", b"HEAD"):
+            return method_fault("GET")
+        return self.router.identify(request) if path.startswith(MODELS) else None
+
+    def _check_routed(self, request: Request, route: Route) -> Fault | None:
+        """What the head of a request for an engine can be refused for; the body is not waited for then."""
+        request.route = route
         if request.method != b"POST":
             return method_fault("POST")
-        return self.router.identify(request) or self._check_body(request, multipart=route.multipart)
-
-    def _check_body(self, request: Request, *, multipart: bool) -> Fault | None:
+        fault = self.router.identify(request)
+        if fault is not None:
+            return fault
         headers, limits = request.headers, self.router.config.limits
-        if headers.get(b"content-encoding", b"identity") != b"identity":
+        if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
             return ENCODED
         kind = headers.get(b"content-type")
-        if multipart and not (kind and kind[:20].lower() == b"multipart/form-data;"):
-            return NOT_FORM
-        if not multipart and kind != b"application/json" and not is_json(kind):
+        if route.multipart:
+            if kind is None or not kind[:20].lower().startswith(b"multipart/form-data;"):
+                return NOT_FORM
+        elif kind != b"application/json" and not is_json(kind):
             return NOT_JSON
-        length = headers.get(b"content-length", b"0")
-        return TOO_LARGE if int(length) > (limits.form if multipart else limits.body) else None
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > (limits.form if route.multipart else limits.body):
+            return TOO_LARGE
+        return None
 
     def on_body(self, part: bytes) -> None:
         request = self._request
-        if request is None:
+        if request is None or request.route is None:
             return
         request.chunks.append(part)
         self.received += len(part)
         limits = self.router.config.limits
-        if self.received > (limits.form if request.route and request.route.multipart else limits.body):
+        if self.received > (limits.form if request.route.multipart else limits.body):
             raise Refused(TOO_LARGE)
 
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
+        self._headers = {}
         if request is None:
             return
         chunks = request.chunks
@@ -224,14 +256,15 @@ class Front(asyncio.Protocol):
 
     def _next(self) -> None:
         request = self._waiting.popleft()
+        router = self.router
         self.phase = BUSY
-        self.will_keep = request.keeps and not self.router.stopping
+        self.will_keep = request.keeps and not router.stopping
         if request.route is not None:
-            self.exchange = exchange = Exchange(self.router, self, request, request.route)
-            self.router.exchanges.add(exchange)
+            self.exchange = exchange = Exchange(router, self, request, request.route)
+            router.exchanges.add(exchange)
             exchange.start()
         else:
-            status, kind, body = self.router.own_page(request)
+            status, kind, body = router.own_page(request)
             self.answer(status, body, kind=kind, bare=request.method == b"HEAD")
             self.exchange_over(keep=True)
 
@@ -263,13 +296,14 @@ class Front(asyncio.Protocol):
             return
         if not keep or not self.will_keep:
             self._close()
-        elif self._fault is not None:
-            self._give_up(self._fault)
         elif self._waiting:
             self.router.loop.call_soon(self._resume)
+        elif self._fault is not None:
+            self._give_up(self._fault)
         else:
-            self.phase = IDLE
-            self.deadline = self.router.now + self.router.config.deadlines.keep_alive_s
+            self.phase = IDLE if self._request is None else BODY
+            self.since = self.router.now
+            self.deadline = self.since + self.router.config.deadlines.keep_alive_s
 
     def _resume(self) -> None:
         if self._waiting and self.exchange is None and not self.is_over:
@@ -277,14 +311,18 @@ class Front(asyncio.Protocol):
 
     def _give_up(self, fault: Fault) -> None:
         """Answers with the fault, after what is under way, and closes: what else comes cannot be understood."""
-        if self.exchange is not None:
+        if self.exchange is not None or self._waiting:
             self._fault = fault
             self.transport.pause_reading()
+            if self.exchange is None:
+                self._next()
             return
         self.will_keep = False
         self.router.refused(fault)
-        dialect = Dialect.ANTHROPIC if self._target.startswith(b"/v1/messages") else Dialect.OPENAI
-        self.answer_fault(fault, dialect, self.router.request_id(None))
+        request = self._request
+        given = request.headers.get(b"x-request-id") if request is not None else None
+        dialect = request.route.dialect if request is not None and request.route is not None else Dialect.OPENAI
+        self.answer_fault(fault, dialect, self.router.request_id(given))
         self._close()
 
     def _close(self) -> None:
@@ -293,13 +331,15 @@ class Front(asyncio.Protocol):
 
     def expire(self, now: float) -> None:
         """What a sweep does with a connection that has been in one phase for too long."""
-        deadlines = self.router.config.deadlines
-        if self.phase == IDLE and now > self.deadline:
-            self._close()
-        elif self.phase == HEAD and now > self.deadline:
-            self._give_up(SLOW)
-        elif self.phase == BODY and now - self.since > deadlines.head_s + self.received / self.router.config.limits.body_rate:
-            self._give_up(SLOW)
-        elif self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
+        deadlines, phase = self.router.config.deadlines, self.phase
+        if self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
             self.is_over = True
             self.transport.abort()
+        elif phase == IDLE and now > self.deadline:
+            self._close()
+        elif phase == HEAD and now > self.deadline:
+            self._give_up(SLOW)
+        elif phase == BODY:
+            allowed = deadlines.head_s + self.received / self.router.config.limits.body_rate
+            if now - self.since > allowed:
+                self._give_up(SLOW)

@@ -3,20 +3,22 @@
 from typing import TYPE_CHECKING, Protocol
 
 from llmgw.serving.events import (
-    Usage,
     body_usage,
     count_events,
     event_end,
     is_complete,
     merged,
+    says_nothing,
     says_usage,
     sift,
     told,
 )
+from llmgw.serving.failover import says_not_started
 from llmgw.serving.framing import END, Dechunker, FramingError, chunk, whole_chunks
 
 if TYPE_CHECKING:
     from llmgw.router.exchange import Exchange
+    from llmgw.router.upstream import Upstream
     from llmgw.serving.reply import ReplyHead
 
 _WHOLE_BODY = 256 * 1024
@@ -25,9 +27,13 @@ _LONGEST_EVENT = 4 << 20
 
 
 class Relay(Protocol):
-    """One answer's body. `feed` passes the next bytes on; `eof` says what the engine's end of sending means."""
+    """One answer's body.
 
-    usage: Usage | None
+    `feed` passes the next bytes on; `eof` says what the engine's end of sending means. `progress` changes whenever
+    the engine has got further.
+    """
+
+    progress: int
 
     def feed(self, data: bytes) -> None: ...
     def eof(self) -> None: ...
@@ -48,32 +54,30 @@ class Collected:
         if self._size > _WHOLE_BODY:
             tail = b"".join(self._parts[-2:])[-_TAIL:]
             self._parts = [tail]
-            self._size = max(len(tail), _TAIL)
+            self._size = _WHOLE_BODY - len(tail)
 
-    def usage(self) -> Usage | None:
-        return body_usage(b"".join(self._parts))
+    def tell(self, exchange: "Exchange") -> None:
+        if exchange.status == 200:
+            exchange.usage = body_usage(b"".join(self._parts))
 
 
 class SizedBody:
     """A body of known length."""
 
-    __slots__ = ("_collected", "_exchange", "_left", "usage")
-
     def __init__(self, exchange: "Exchange", length: int) -> None:
         self._exchange = exchange
-        self._left = length
         self._collected = Collected()
-        self.usage: Usage | None = None
+        self.progress = length
 
     def feed(self, data: bytes) -> None:
-        if len(data) > self._left:
-            data = data[: self._left]
-            self._exchange.distrust()
-        self._left -= len(data)
+        if len(data) > self.progress:
+            data = data[: self.progress]
+            self._exchange.trusted = False
+        self.progress -= len(data)
         self._collected.add(data)
         self._exchange.write(data)
-        if not self._left:
-            self.usage = self._collected.usage()
+        if not self.progress:
+            self._collected.tell(self._exchange)
             self._exchange.complete()
 
     def eof(self) -> None:
@@ -83,13 +87,11 @@ class SizedBody:
 class ChunkedBody:
     """A chunked body that is no event stream. Its framing passes as it came, or is taken off for HTTP/1.0."""
 
-    __slots__ = ("_collected", "_exchange", "_frames", "usage")
-
     def __init__(self, exchange: "Exchange") -> None:
         self._exchange = exchange
         self._frames = Dechunker()
         self._collected = Collected()
-        self.usage: Usage | None = None
+        self.progress = 0
 
     def feed(self, data: bytes) -> None:
         try:
@@ -97,10 +99,11 @@ class ChunkedBody:
         except FramingError:
             self._exchange.misanswered()
             return
+        self.progress += 1
         self._collected.add(payload)
         self._exchange.write(data if self._exchange.frames_pass else payload)
         if self._frames.done:
-            self.usage = self._collected.usage()
+            self._collected.tell(self._exchange)
             self._exchange.complete()
 
     def eof(self) -> None:
@@ -110,19 +113,18 @@ class ChunkedBody:
 class BodyUntilClose:
     """A body that ends with the connection, from an engine that speaks HTTP/1.0."""
 
-    __slots__ = ("_collected", "_exchange", "usage")
-
     def __init__(self, exchange: "Exchange") -> None:
         self._exchange = exchange
         self._collected = Collected()
-        self.usage: Usage | None = None
+        self.progress = 0
 
     def feed(self, data: bytes) -> None:
+        self.progress += 1
         self._collected.add(data)
         self._exchange.write(chunk(data) if self._exchange.frames_pass else data)
 
     def eof(self) -> None:
-        self.usage = self._collected.usage()
+        self._collected.tell(self._exchange)
         self._exchange.write(END if self._exchange.frames_pass else b"")
         self._exchange.complete()
 
@@ -132,10 +134,10 @@ class EventStream:
 
     A client can do nothing with half an event, so half of one waits for its rest: then an engine's death leaves the
     client at the end of an event, where the error can be told. An event that only tells usage is taken out where the
-    client had not asked for it.
+    client had not asked for it. `progress` counts events: an engine that only sends comments does not get further.
     """
 
-    __slots__ = ("_exchange", "_frames", "_held", "_last", "_left", "_plain", "_strip", "events", "usage")
+    __slots__ = ("_begun", "_exchange", "_frames", "_held", "_last", "_left", "_plain", "_strip", "_write", "progress")
 
     def __init__(self, exchange: "Exchange", reply: "ReplyHead", *, strip: bool) -> None:
         self._exchange = exchange
@@ -143,70 +145,109 @@ class EventStream:
         self._left = reply.length
         self._strip = strip
         self._plain = not exchange.frames_pass
+        self._begun = False
         self._held = b""  # the beginning of an event whose end is still to come
         self._last = b""  # what was passed on last, where the mark of the end is looked for
-        self.events = 0
-        self.usage: Usage | None = None
+        self._write = exchange.front.write
+        self.progress = 0
 
     def feed(self, data: bytes) -> None:
-        frames = self._frames
-        if frames is None or self._plain or self._held or not frames.clean:
-            self._feed_slowly(data)
-            return
-        kind = whole_chunks(data)
-        if kind == 1 and data.endswith(b"\n\n\r\n") and (b'"usage"' not in data or not says_usage(data)):
-            if not self.events:
-                self._exchange.first_byte()
-            self.events += data.count(b"data: {")
+        if (
+            self._begun
+            and data.endswith(b"\n\n\r\n")
+            and not self._held
+            and (b'"usage"' not in data or not says_usage(data))
+            and self._frames is not None
+            and self._frames.clean
+            and whole_chunks(data) == 1
+            and not self._plain
+        ):
+            self.progress += data.count(b"data: {")
             self._last = data
-            self._exchange.write(data)
+            self._write(data)
         else:
             self._feed_slowly(data)
 
     def _feed_slowly(self, data: bytes) -> None:
+        """Takes the framing off, cuts at the end of an event, and frames again."""
         try:
             payload = self._payload(data)
         except FramingError:
             self._exchange.misanswered()
             return
-        if not self.events:
-            self._exchange.first_byte()
         payload = self._held + payload
         end = len(payload) if len(payload) > _LONGEST_EVENT else event_end(payload)
         whole, self._held = payload[:end], payload[end:]
         if whole:
             self._pass(whole)
-        if (self._frames is not None and self._frames.done) or self._left == 0:
+        if self._ended():
             self.eof()
+        elif self._exchange.opening:
+            self._exchange.write(b"")
 
     def _payload(self, data: bytes) -> bytes:
         if self._frames is not None:
             return self._frames.feed(data)
         if self._left is not None:
+            if len(data) > self._left:
+                self._exchange.trusted = False
             data = data[: self._left]
             self._left -= len(data)
         return data
 
+    def _ended(self) -> bool:
+        return self._left == 0 if self._frames is None else self._frames.done
+
     def _pass(self, whole: bytes) -> None:
-        self.events += count_events(whole)
+        events = count_events(whole)
+        if events and not self._begun:
+            self._begun = True
+            self._exchange.first_event()
+            events -= says_nothing(whole)
+        self.progress += events
         self._last = self._last[-64:] + whole
         if says_usage(whole):
-            if self._strip:
-                sifted = sift(whole)
-                whole, usage = sifted.kept, sifted.usage
-            else:
-                usage = told(whole)
-            self.usage = merged(self.usage, usage)
+            usage, kept = (told(whole), whole) if not self._strip else sift(whole)
+            self._exchange.usage = merged(self._exchange.usage, usage)
+            whole = kept
         self._exchange.write(whole if self._plain else chunk(whole))
 
     def eof(self) -> None:
         """The engine has sent all that it will: well, if it said so in the dialect's way."""
-        ended = self._frames is None or self._frames.done
-        if self._held and ended and not is_complete(self._last, self._exchange.route.dialect):
+        exchange = self._exchange
+        ended = self._ended() or (self._frames is None and self._left is None)
+        if ended and self._held and is_complete(self._last[-64:] + self._held, exchange.route.dialect):
             self._pass(self._held)
-            self._held = b""
-        if ended and self._left in (None, 0) and is_complete(self._last, self._exchange.route.dialect):
-            self._exchange.write(b"" if self._plain else END)
-            self._exchange.complete()
+        if ended and is_complete(self._last, exchange.route.dialect):
+            exchange.write(b"" if self._plain else END)
+            exchange.complete()
         else:
-            self._exchange.cut()
+            exchange.cut()
+
+
+class HeldAnswer:
+    """A short 503 kept back whole, to see whether the engine says that it has not begun."""
+
+    def __init__(self, exchange: "Exchange", upstream: "Upstream", reply: "ReplyHead") -> None:
+        self._exchange = exchange
+        self._upstream = upstream
+        self._reply = reply
+        self._body = b""
+        self.progress = 0
+
+    def feed(self, data: bytes) -> None:
+        self._body += data
+        self.progress += 1
+        reply, exchange = self._reply, self._exchange
+        if len(self._body) < (reply.length or 0):
+            return
+        exchange.relay = None
+        if says_not_started(reply.status, self._body):
+            exchange.drop_upstream()
+            exchange.declined(reply, self._body[: reply.length])
+        else:
+            exchange.pass_on(self._upstream, reply, self._body[: reply.length])
+
+    def eof(self) -> None:
+        self._exchange.relay = None
+        self._exchange.lost(untaken=False)

@@ -91,15 +91,15 @@ class Upstream(asyncio.Protocol):
         if exchange:
             exchange.misanswered()
 
-    def release(self, keep_s: float | None) -> None:
-        """The exchange is over. The connection is kept for `keep_s` seconds, or closed where that is None."""
+    def release(self, keep_s: float, now: float) -> None:
+        """The exchange is over. The connection is kept for `keep_s` seconds, or closed where that is not above 0."""
         self.exchange = None
         self.take = self._unasked
-        if keep_s is None or not self.is_open or self.backend.left_at:
+        if keep_s <= 0 or not self.is_open or self.backend.left_at:
             self.drop()
             return
         self.reused = True
-        self.usable_until = asyncio.get_running_loop().time() + keep_s
+        self.usable_until = now + keep_s
         self.backend.idle.append(self)
 
     def drop(self) -> "Exchange | None":
@@ -139,7 +139,7 @@ class Upstream(asyncio.Protocol):
             self.backend.idle.remove(self)
         exchange, self.exchange = self.exchange, None
         if exchange:
-            exchange.lost(self, untaken=untaken)
+            exchange.lost(untaken=untaken)
 
     def _acked(self) -> int:
         """Bytes of ours that the engine's kernel has acknowledged; -1 where that cannot be told."""

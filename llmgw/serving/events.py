@@ -1,6 +1,5 @@
 """Server-sent events as engines stream them: where they end, what they say of usage, whether the answer is complete."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -8,8 +7,7 @@ import msgspec
 from llmgw.serving.routes import Dialect
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens of one request. `cached` are those of the prompt that a prefix cache had."""
 
     prompt: int = 0
@@ -35,6 +33,9 @@ class _Counts(msgspec.Struct):
 
 class _Nested(msgspec.Struct):
     usage: _Counts | None = None
+
+
+_answer = msgspec.json.Decoder(_Nested).decode
 
 
 class _Event(msgspec.Struct):
@@ -87,16 +88,17 @@ def usage_of(value: _Counts | None) -> Usage | None:
     """The counts; None where there are none. What is no whole number counts as 0."""
     if value is None:
         return None
-    prompt, completion = _first(value.prompt_tokens, value.input_tokens), _first(value.completion_tokens, value.output_tokens)
-    if prompt is None and completion is None:
+    prompt = value.prompt_tokens if value.prompt_tokens is not None else value.input_tokens
+    completion = value.completion_tokens if value.completion_tokens is not None else value.output_tokens
+    if type(prompt) is not int and type(completion) is not int:
         return None
     details = value.prompt_tokens_details or value.input_tokens_details
-    cached = _first(details.cached_tokens if details else None, value.cache_read_input_tokens)
-    return Usage(prompt or 0, completion or 0, cached or 0)
+    cached = details.cached_tokens if details is not None else value.cache_read_input_tokens
+    return Usage(_count(prompt), _count(completion), _count(cached))
 
 
-def _first(*values: object) -> int | None:
-    return next((value for value in values if type(value) is int and 0 <= value < 1 << 50), None)
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 50 else 0
 
 
 def merged(before: Usage | None, new: Usage | None) -> Usage | None:
@@ -106,16 +108,14 @@ def merged(before: Usage | None, new: Usage | None) -> Usage | None:
     return Usage(*(max(pair) for pair in zip((before.prompt, before.completion, before.cached), (new.prompt, new.completion, new.cached), strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class Sifted:
-    """What whole events say: the bytes to pass on, and the usage that they told, if any."""
-
-    kept: bytes
-    usage: Usage | None
+def says_nothing(payload: bytes) -> int:
+    """1 where a stream's first event only names the role, so that it is no token; otherwise 0."""
+    first = payload[: payload.find(b"\n\n")]
+    return 1 if b'"role"' in first and (b'"content":""' in first or b'"content":null' in first) else 0
 
 
-def sift(payload: bytes) -> Sifted:
-    """Whole events without those that only tell usage (`choices` empty), which the client had not asked for.
+def sift(payload: bytes) -> tuple[Usage | None, bytes]:
+    """The usage that whole events tell, and the events without those that tell nothing else (`choices` empty).
 
     Everything else stays byte for byte. An event that is no JSON is passed on.
     """
@@ -127,7 +127,7 @@ def sift(payload: bytes) -> Sifted:
         found = merged(found, usage)
         if usage is None or value is None or value.choices != []:
             kept.append(event)
-    return Sifted(b"".join(kept), found)
+    return found, b"".join(kept)
 
 
 def told(payload: bytes) -> Usage | None:
@@ -166,7 +166,7 @@ def _decoded(event: bytes) -> _Event | None:
 def body_usage(body: bytes) -> Usage | None:
     """The usage in a whole JSON answer, or in the end of one whose beginning was not kept."""
     try:
-        return usage_of(_event(body).usage)
+        return usage_of(_answer(body).usage)
     except (msgspec.DecodeError, RecursionError):
         return _tail_usage(body)
 

@@ -32,8 +32,8 @@ class RetryBudget:
     requests: int = 0
     retries: int = 0
 
-    def saw_request(self) -> None:
-        self.requests += 1
+    def fade(self) -> None:
+        """To be called now and then."""
         if self.requests >= 1000:
             self.requests //= 2
             self.retries //= 2

@@ -85,6 +85,8 @@ ENGINE_UNREACHABLE = Fault(
 )
 ENGINE_SILENT = Fault(504, "engine_timeout", "the engine did not answer in time", "server_error")
 ENGINE_STALLED = Fault(504, "engine_stalled", "the engine stopped sending", "server_error")
+QUEUE_FULL = Fault(429, "queue_full", "too many requests are waiting for this model", "rate_limit_error", retry_after=2)
+QUEUE_SLOW = Fault(503, "queue_timeout", "no replica of this model became free in time", "server_error", retry_after=5)
 BROKEN = Fault(500, "internal_error", "the router failed to handle this request", "server_error")
 
 

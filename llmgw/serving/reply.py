@@ -1,14 +1,15 @@
 """The head of an engine's answer: read strictly, and turned into the head that the client gets."""
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 
+import msgspec
+
 LONGEST_HEAD = 64 * 1024
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n\x00]*)?")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\x00]*)")
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: .*)?").fullmatch
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\x00]*)").fullmatch
 _SECONDS = re.compile(rb"timeout=([0-9]{1,6})")
-_PASSED = frozenset((b"content-type", b"content-encoding", b"content-language", b"cache-control", b"retry-after"))
 _REASONS = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
@@ -16,12 +17,12 @@ class ReplyError(ValueError):
     """What came is not the head of an HTTP/1.1 answer, or two answers could be read from it."""
 
 
-@dataclass(slots=True)
-class ReplyHead:
+class ReplyHead(msgspec.Struct, gc=False):
     """An answer's head. `length` is None where the body is chunked or ends with the connection.
 
     `passed` are the header lines that the client gets as they came, each with its CRLF. `kept_s` is how long the
-    engine says that it keeps an idle connection (Keep-Alive: timeout=).
+    engine says that it keeps an idle connection (Keep-Alive: timeout=). A msgspec struct, since one is made for
+    every answer.
     """
 
     status: int
@@ -31,81 +32,101 @@ class ReplyHead:
     keeps: bool = True
     event_stream: bool = False
     encoded: bool = False
-    retry_after: bytes = b""
-    kept_s: float | None = None
+    kept_s: float = 5.0
 
     @property
     def has_body(self) -> bool:
-        return self.status not in (204, 304) and self.length != 0
+        return self.length != 0 and self.status not in (204, 304)
+
+
+_NOTHING, _LENGTH, _CODING, _CONNECTION, _KEPT, _TYPE, _ENCODING = range(7)
+_KINDS = {
+    b"content-length": _LENGTH,
+    b"transfer-encoding": _CODING,
+    b"connection": _CONNECTION,
+    b"keep-alive": _KEPT,
+    b"content-type": _TYPE,
+    b"content-encoding": _ENCODING,
+}
+_PASSED = frozenset((b"content-type", b"content-encoding", b"content-language", b"cache-control", b"retry-after"))
 
 
 def read_reply(head: bytes) -> ReplyHead:
     """The head up to, not with, its empty line. ReplyError where it can be read in two ways or not at all."""
     lines = head.split(b"\r\n")
-    status = _STATUS.fullmatch(lines[0])
-    if not status:
-        raise ReplyError("no status line")
-    reply = ReplyHead(int(status[2]), keeps=status[1] == b"1")
-    passed: list[bytes] = []
-    for line in lines[1:]:
-        field = _FIELD.fullmatch(line)
-        if not field:
-            raise ReplyError("a line that is no header")
-        name = field[1].lower()
-        if name in _PASSED:
-            passed.append(line)
-        if name in _READERS:
-            _READERS[name](reply, field[2].strip(b" \t"))
+    if head.count(b"\n") >= len(lines):
+        raise ReplyError("a line that does not end in CRLF")
+    reply = ReplyHead(200) if lines[0] == b"HTTP/1.1 200 OK" else _read_status(lines[0])
+    del lines[0]
+    passed = b""
+    for line in lines:
+        kind, also, value = _meaning(line)
+        if also:
+            passed += also
+        if kind:
+            _NOTES[kind](reply, value)
     if reply.chunked and reply.length is not None:
         raise ReplyError("both a length and chunks")
-    reply.passed = b"\r\n".join((*passed, b"")) if passed else b""
+    reply.passed = passed
     return reply
 
 
-def _content_length(reply: ReplyHead, value: bytes) -> None:
+def _read_status(line: bytes) -> ReplyHead:
+    status = _STATUS(line)
+    if status is None:
+        raise ReplyError("no status line")
+    return ReplyHead(int(status[2]), keeps=status[1] == b"1")
+
+
+@lru_cache(1024)
+def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
+    """What a header line is about, the line where a client gets it, and its value.
+
+    Remembered, since engines send the same lines again and again.
+    """
+    field = _FIELD(line)
+    if field is None:
+        raise ReplyError("a line that is no header")
+    name = field[1].lower()
+    return _KINDS.get(name, _NOTHING), line + b"\r\n" if name in _PASSED else b"", field[2].strip(b" \t")
+
+
+def _length(reply: ReplyHead, value: bytes) -> None:
     if reply.length is not None or not value.isdigit() or len(value) > 18:
         raise ReplyError("a length that is no number, or two of them")
     reply.length = int(value)
 
 
-def _transfer_encoding(reply: ReplyHead, value: bytes) -> None:
+def _coding(reply: ReplyHead, value: bytes) -> None:
     if reply.chunked or value.lower() != b"chunked":
         raise ReplyError("a transfer coding other than chunked")
     reply.chunked = True
 
 
 def _connection(reply: ReplyHead, value: bytes) -> None:
-    words = value.lower()
-    if b"close" in words:
-        reply.keeps = False
+    reply.keeps = reply.keeps and b"close" not in value.lower()
 
 
-def _keep_alive(reply: ReplyHead, value: bytes) -> None:
+def _kept(reply: ReplyHead, value: bytes) -> None:
     seconds = _SECONDS.search(value.lower())
-    if seconds:
-        reply.kept_s = float(seconds[1])
+    reply.kept_s = float(seconds[1]) if seconds else reply.kept_s
 
 
-def _content_type(reply: ReplyHead, value: bytes) -> None:
+def _type(reply: ReplyHead, value: bytes) -> None:
     reply.event_stream = value[:17].lower() == b"text/event-stream"
 
 
-def _content_encoding(reply: ReplyHead, value: bytes) -> None:
+def _encoding(reply: ReplyHead, value: bytes) -> None:
     reply.encoded = value.lower() != b"identity"
 
 
-def _retry_after(reply: ReplyHead, value: bytes) -> None:
-    reply.retry_after = value
-
-
-_READERS = {
-    b"content-length": _content_length,
-    b"transfer-encoding": _transfer_encoding,
-    b"connection": _connection,
-    b"keep-alive": _keep_alive,
-    b"content-type": _content_type,
-    b"content-encoding": _content_encoding,
-    b"retry-after": _retry_after,
+_NOTES = {
+    _LENGTH: _length,
+    _CODING: _coding,
+    _CONNECTION: _connection,
+    _KEPT: _kept,
+    _TYPE: _type,
+    _ENCODING: _encoding,
 }
 
 
