@@ -67,3 +67,16 @@ class RouterConfig:
     slow_start_s: float = 30.0
     affinity_bound: float = 1.25
     default_max_in_flight: int | None = None
+    check_s: float = 10.0
+    load_s: float = 0.0
+    usage: Path | None = None
+    access_log: str = ""
+    valkey: str = ""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    engine_ca: Path | None = None
+    handover: Path | None = None
+    reuse_port: bool = False
+    workers: int = 1
+    admin_token_file: Path | None = None
+    trusted_hosts: tuple[str, ...] = ()

@@ -10,10 +10,10 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
-from llmgw.router.backends import Backend, Backends, Group
+from llmgw.router.backends import Backend, Backends, Group, SharedCounts
 from llmgw.router.config import Policy, RouterConfig
 from llmgw.router.exchange import ANSWERING, QUEUED, WAITING
-from llmgw.router.meters import Limits, OwnMeters
+from llmgw.router.meters import Limits, Meters, OwnMeters
 from llmgw.router.tallies import Tallies, count
 from llmgw.serving import choose
 from llmgw.serving.body import prompt_key
@@ -34,6 +34,7 @@ from llmgw.serving.faults import (
 )
 from llmgw.serving.headers import bearer, usable_request_id
 from llmgw.serving.keys import OPEN, KeyTable
+from llmgw.serving.limits import Ticket
 from llmgw.serving.queue import FairQueue
 from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, path_of
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from llmgw.router.accesslog import AccessLog
     from llmgw.router.exchange import Exchange, Request
     from llmgw.router.front import Front
+    from llmgw.router.valkey import ValkeyLimits
 
 log = logging.getLogger("llmgw.router")
 _JSON = b"application/json"
@@ -49,7 +51,14 @@ _JSON = b"application/json"
 class Router:
     """Endpoints, keys, counts, and every connection."""
 
-    def __init__(self, config: RouterConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: RouterConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        shared: SharedCounts | None = None,
+        meters: Meters | None = None,
+    ) -> None:
         self.config = config
         self.loop = loop
         self.time = loop.time
@@ -59,13 +68,15 @@ class Router:
         self.keys: KeyTable = OPEN
         self.problem = ""
         self.loaded_at = 0.0
-        self.backends = Backends(slow_start_s=config.slow_start_s, cap=config.default_max_in_flight)
+        self.shares_counts = shared is not None
+        self.backends = Backends(slow_start_s=config.slow_start_s, cap=config.default_max_in_flight, shared=shared)
         self.budget = RetryBudget()
         self.rules = EjectionRules()
         self.tallies = Tallies()
-        self.limits = Limits(OwnMeters())
+        self.limits = Limits(meters or OwnMeters())
         self.queues: dict[str, FairQueue[Exchange]] = {}
         self.access: AccessLog | None = None
+        self.remote_limits: ValkeyLimits | None = None
         self.tls: ssl.SSLContext | None = None
         self.stopping = False
         self.fronts: set[Front] = set()
@@ -109,7 +120,23 @@ class Router:
 
     def admit(self, exchange: "Exchange", wanted: int) -> None:
         """Lets a request of a limited key go on, or answers why not."""
-        ticket = self.limits.enter(exchange.request.caller, wanted, int(self.wall))
+        if self.remote_limits is not None:
+            exchange.dialing = self.loop.create_task(self._admit_remotely(exchange, wanted))
+            return
+        self._admitted(exchange, self.limits.enter(exchange.request.caller, wanted, int(self.wall)))
+
+    async def _admit_remotely(self, exchange: "Exchange", wanted: int) -> None:
+        assert self.remote_limits is not None
+        caller = exchange.request.caller
+        ticket = await self.remote_limits.enter(caller, wanted)
+        exchange.dialing = None
+        if ticket is None:
+            ticket = self.limits.enter(caller, wanted, int(self.wall))
+        elif isinstance(ticket, Ticket):
+            exchange.remote_ticket = True
+        self._admitted(exchange, ticket)
+
+    def _admitted(self, exchange: "Exchange", ticket: Ticket | Fault) -> None:
         if isinstance(ticket, Fault):
             exchange.refuse(ticket)
             return
@@ -124,6 +151,9 @@ class Router:
         else:
             self.budget.requests += 1
         group.turn = turn = group.turn + 1
+        if self.shares_counts:
+            for backend in candidates:
+                backend.look_elsewhere()
         policy = self.config.policy
         if policy is Policy.LEAST or len(candidates) < 2:
             return choose.least_in_flight(candidates, turn)
@@ -165,7 +195,11 @@ class Router:
         for name, queue in tuple(self.queues.items()):
             while queue:
                 group = self.backends.groups.get(name)
-                if group is not None and group.open and not any(b.in_flight < b.cap for b in group.open):
+                if (
+                    group is not None
+                    and group.open
+                    and not any(b.in_flight + b.elsewhere < b.cap for b in group.open)
+                ):
                     break
                 exchange = queue.pop()
                 if exchange is not None:
@@ -189,10 +223,12 @@ class Router:
     def condemn(self, backend: Backend, group: Group) -> None:
         """One more failure of an endpoint."""
         now = self.time()
-        out = sum(other.standing.is_out(now) for other in group.all)
+        was_out = backend.is_out(now)
+        out = sum(other.is_out(now) for other in group.all)
         backend.standing = after_failure(backend.standing, self.rules, now=now, out=out, total=len(group.all))
         backend.suspect = True
-        if backend.standing.is_out(now):
+        if backend.standing.is_out(now) and not was_out:
+            backend.held = self.config.check_s > 0
             count(self.tallies.ejections, backend.url)
             log.warning("endpoint_ejected", extra={"endpoint": backend.service.id, "url": backend.url})
             self.backends.sweep(now)
@@ -208,7 +244,7 @@ class Router:
         now = self.time()
         backend, usage, stream = exchange.backend, exchange.usage, exchange.stream
         if backend is not None:
-            backend.in_flight -= 1
+            backend.leave()
             self._count(exchange, backend, outcome, now)
             if usage is None and (stream is not None or outcome == "client_left") and exchange.phase >= WAITING:
                 events = 0 if stream is None else max(0, stream.progress)
@@ -219,7 +255,10 @@ class Router:
             count(self.tallies.refused, outcome)
         if exchange.ticket is not None:
             used = 0 if usage is None else usage.prompt + usage.completion
-            self.limits.leave(exchange.ticket, used, int(self.wall))
+            if exchange.remote_ticket and self.remote_limits is not None:
+                self.remote_limits.leave(exchange.ticket, used)
+            else:
+                self.limits.leave(exchange.ticket, used, int(self.wall))
         if self.access is not None:
             self.access.write(exchange, outcome, now)
         if self.queues:
@@ -285,6 +324,16 @@ class Router:
             if backend is not None and backend.left_at and now - backend.left_at > limit:
                 exchange.stop(ENGINE_WITHDRAWN)
 
+    def close_quiet(self, *, now: float, quiet_since: float) -> None:
+        """While draining: closes connections on which nothing has come for a while.
+
+        A client may be about to send on a kept connection; it gets two seconds to do so, and its answer says that
+        the connection closes.
+        """
+        for front in tuple(self.fronts):
+            if front.exchange is None and now - max(quiet_since, front.since) > 2.0:
+                front.close()
+
     def end_all(self) -> None:
         """The drain has taken as long as it may: what is left ends with an error."""
         for exchange in tuple(self.exchanges):
@@ -310,7 +359,9 @@ class Router:
 
     def _ready(self) -> tuple[int, bytes, bytes]:
         loaded = self.catalog is not EMPTY
-        state = "stopping" if self.stopping else "stale" if self.problem and loaded else "ready" if loaded else "empty"
+        state = (
+            "stopping" if self.stopping else "stale" if self.problem and loaded else "ready" if loaded else "empty"
+        )
         body = {"status": state, "generation": self.catalog.generation, "problem": self.problem}
         return 200 if state in ("ready", "stale") else 503, _JSON, json.dumps(body).encode()
 

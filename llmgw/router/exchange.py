@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from llmgw.router.relay import BodyUntilClose, ChunkedBody, EventStream, HeldAnswer, Relay, SizedBody
-from llmgw.serving.body import Ask, read_ask, with_model, with_usage
+from llmgw.serving.body import Ask, read_ask, repeated_model, with_model, with_usage
 from llmgw.serving.events import Usage, body_usage
 from llmgw.serving.failover import Trouble, may_try_again
 from llmgw.serving.faults import (
@@ -83,6 +83,7 @@ class Exchange:
     kept_s = -1.0
     trusted = True
     estimated = False
+    remote_ticket = False
 
     def __init__(self, router: "Router", front: "Front", request: Request, route: "Route") -> None:
         self.router = router
@@ -97,25 +98,18 @@ class Exchange:
     def start(self) -> None:
         """Reads what is asked for and sends it on; answers at once where that cannot be."""
         request, router = self.request, self.router
-        body = request.body
-        ask: Ask | Fault
-        if self.route.multipart:
-            form = form_model(request.headers[b"content-type"], body)
-            ask = Ask(form.model) if isinstance(form, FormModel) else form
-        else:
-            ask = read_ask(body)
-        if type(ask) is Fault:
+        ask = self._read_form() if self.route.multipart else read_ask(request.body)
+        if isinstance(ask, Fault):
             self.refuse(ask)
             return
-        assert isinstance(ask, Ask)
         group = router.backends.groups.get(ask.model)
-        allowed = request.caller.models
-        if group is None or (allowed is not None and not allowed.intersection((ask.model, group.target.model))):
+        if group is None or (request.caller.models is not None and not self._may_use(ask, group)):
             self.refuse(unknown_model(ask.model))
             return
         self.ask, self.group = ask, group
+        body = request.body
         if ask.model != group.target.model:
-            body = with_form_model(body, form, group.target.model) if self.route.multipart else with_model(body, group.target.model)  # type: ignore[arg-type]
+            body = self._renamed(body, group.target.model)
         if ask.stream is True and self.route.usage_option and not ask.wants_usage:
             body = with_usage(body)
         self.body, self.body_bytes = body, len(body)
@@ -123,6 +117,24 @@ class Exchange:
             router.admit(self, reservation(len(body), ask.most_tokens))
         else:
             self.forward()
+
+    def _read_form(self) -> Ask | Fault:
+        form = form_model(self.request.headers[b"content-type"], self.request.body)
+        return Ask(form.model) if isinstance(form, FormModel) else form
+
+    def _may_use(self, ask: Ask, group: "Group") -> bool:
+        """Whether the caller's key allows the model. A body that names two could get past the list: it never may."""
+        models, request = self.request.caller.models, self.request
+        if not self.route.multipart and repeated_model(request.body):
+            return False
+        return models is None or ask.model in models or group.target.model in models
+
+    def _renamed(self, body: bytes, model: str) -> bytes:
+        """The body as the engine has to see it, which knows the model by one name only."""
+        if not self.route.multipart:
+            return with_model(body, model)
+        form = form_model(self.request.headers[b"content-type"], body)
+        return with_form_model(body, form, model) if isinstance(form, FormModel) else body
 
     def forward(self) -> None:
         """One attempt at the endpoint that the policy chooses, or a place in the queue."""
@@ -133,7 +145,7 @@ class Exchange:
             return
         self.backend = backend
         self.attempts += 1
-        backend.in_flight += 1
+        backend.enter()
         now = router.time()
         upstream = backend.kept(now)
         if upstream is not None:
@@ -299,7 +311,7 @@ class Exchange:
             self.forward()
         else:
             self.backend = backend
-            backend.in_flight += 1
+            backend.enter()
             self.refuse(fault)
 
     def declined(self, reply: ReplyHead, body: bytes) -> None:
@@ -313,7 +325,7 @@ class Exchange:
             self.forward()
             return
         self.backend = backend
-        backend.in_flight += 1
+        backend.enter()
         self.status = reply.status
         self.front.write(self._head(reply) + body)
         self.finish("engine_error", keep=True)
@@ -321,7 +333,7 @@ class Exchange:
     def _leave_backend(self) -> "Backend":
         backend, self.backend = self.backend, None
         assert backend is not None
-        backend.in_flight -= 1
+        backend.leave()
         return backend
 
     def misanswered(self) -> None:

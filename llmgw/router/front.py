@@ -295,7 +295,7 @@ class Front(asyncio.Protocol):
         if self.is_over:
             return
         if not keep or not self.will_keep:
-            self._close()
+            self.close()
         elif self._waiting:
             self.router.loop.call_soon(self._resume)
         elif self._fault is not None:
@@ -323,9 +323,9 @@ class Front(asyncio.Protocol):
         given = request.headers.get(b"x-request-id") if request is not None else None
         dialect = request.route.dialect if request is not None and request.route is not None else Dialect.OPENAI
         self.answer_fault(fault, dialect, self.router.request_id(given))
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         self.is_over = True
         self.transport.close()
 
@@ -336,7 +336,7 @@ class Front(asyncio.Protocol):
             self.is_over = True
             self.transport.abort()
         elif phase == IDLE and now > self.deadline:
-            self._close()
+            self.close()
         elif phase == HEAD and now > self.deadline:
             self._give_up(SLOW)
         elif phase == BODY:

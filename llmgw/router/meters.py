@@ -62,7 +62,9 @@ class Limits:
         with meters.lock:
             most = caller.max_in_flight
             if most is not None and meters.under_way(key) >= most:
-                return Fault(429, "key_busy", f"this key has {most} requests under way, as many as it may", _KIND, 1)
+                return Fault(
+                    429, "key_busy", f"this key has {most} requests under way, as many as it may", _KIND, 1
+                )
             requests, tokens = caller.requests_per_minute, caller.tokens_per_minute
             if requests is None and tokens is None:
                 meters.change(key, 1)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from llmgw.base import LlmgwError
 from llmgw.router.core import Router
+from llmgw.router.tallies import count
 from llmgw.serving.catalog import Catalog, catalog_of
-from llmgw.serving.endpoints import EndpointsFile, EngineKeys, KeysFile
-from llmgw.serving.keys import key_table
+from llmgw.serving.endpoints import EndpointsFile, EngineKeys, KeysFile, NodesFile
+from llmgw.serving.keys import OPEN, SHUT, key_table
 from llmgw.serving.reload import LARGEST, decide_reload
 
 log = logging.getLogger("llmgw.router")
-ENDPOINTS, KEYS, ENGINE_KEYS, STATUS = "endpoints.json", "keys.json", "engine-keys.json", "endpoints.status"
+ENDPOINTS, KEYS, ENGINE_KEYS, NODES = "endpoints.json", "keys.json", "engine-keys.json", "nodes.json"
+STATUS = "endpoints.status"
 _Stamp = tuple[int, int, int]
 
 
@@ -25,15 +27,20 @@ class Published:
         self._folder = folder
         self._seen: dict[str, _Stamp | None] = {}
         self._engine_keys: dict[str, str] = {}
+        self.nodes: NodesFile | None = None
 
     def look(self) -> None:
         """Takes what is new. Never raises for what a file holds: the last good one stays in use."""
         if self._folder is None:
             if self._router.loaded_at == 0.0:
-                self._apply(catalog_of(EndpointsFile(generation=0, written=datetime.now(UTC)), self._router.config.static))
+                self._apply(
+                    catalog_of(EndpointsFile(generation=0, written=datetime.now(UTC)), self._router.config.static)
+                )
             return
         if self._is_new(KEYS):
             self._take_keys()
+        if self._is_new(NODES):
+            self._take_nodes()
         if self._is_new(ENGINE_KEYS) | self._is_new(ENDPOINTS):
             self._take_engine_keys()
             self._take_endpoints()
@@ -64,8 +71,12 @@ class Published:
             self._keep_out(decided.problem)
             return
         router.problem = ""
+        count(router.tallies.reloads, "endpoints_ok")
         self._apply(catalog_of(decided.file, router.config.static))
-        log.info("endpoints_reloaded", extra={"generation": decided.file.generation, "endpoints": len(decided.file.endpoints)})
+        log.info(
+            "endpoints_reloaded",
+            extra={"generation": decided.file.generation, "endpoints": len(decided.file.endpoints)},
+        )
 
     def _apply(self, catalog: Catalog) -> None:
         router = self._router
@@ -74,6 +85,7 @@ class Published:
         router.backends.apply(catalog, self._engine_keys, now=router.time())
 
     def _keep_out(self, problem: str) -> None:
+        count(self._router.tallies.reloads, "endpoints_refused")
         if problem != self._router.problem:
             log.error("endpoints_refused", extra={"problem": problem})
         self._router.problem = problem
@@ -84,12 +96,28 @@ class Published:
         except FileNotFoundError:
             self._engine_keys = {}
         except (OSError, LlmgwError) as error:
-            log.error("engine_keys_refused", extra={"problem": str(error)})
+            self._refused("engine_keys", error)
+
+    def _take_nodes(self) -> None:
+        try:
+            self.nodes = NodesFile.read(self._read(NODES), NODES)
+        except FileNotFoundError:
+            self.nodes = None
+        except (OSError, LlmgwError) as error:
+            self._refused("nodes", error)
 
     def _take_keys(self) -> None:
         try:
             self._router.keys = key_table(KeysFile.read(self._read(KEYS), KEYS))
         except FileNotFoundError:
-            pass
+            log.warning("no_keys_file", extra={"keys_in_use": len(self._router.keys.by_digest)})
         except (OSError, LlmgwError) as error:
-            log.error("keys_refused", extra={"problem": str(error)})
+            if self._router.keys is OPEN:
+                self._router.keys = SHUT
+            self._refused("keys", error)
+        else:
+            count(self._router.tallies.reloads, "keys_ok")
+
+    def _refused(self, what: str, error: Exception) -> None:
+        count(self._router.tallies.reloads, f"{what}_refused")
+        log.error(f"{what}_refused", extra={"problem": str(error)})

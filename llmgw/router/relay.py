@@ -137,7 +137,18 @@ class EventStream:
     client had not asked for it. `progress` counts events: an engine that only sends comments does not get further.
     """
 
-    __slots__ = ("_begun", "_exchange", "_frames", "_held", "_last", "_left", "_plain", "_strip", "_write", "progress")
+    __slots__ = (
+        "_begun",
+        "_exchange",
+        "_frames",
+        "_held",
+        "_last",
+        "_left",
+        "_plain",
+        "_strip",
+        "_write",
+        "progress",
+    )
 
     def __init__(self, exchange: "Exchange", reply: "ReplyHead", *, strip: bool) -> None:
         self._exchange = exchange

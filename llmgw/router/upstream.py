@@ -20,7 +20,19 @@ _USER_TIMEOUT_MS = 30_000
 class Upstream(asyncio.Protocol):
     """One connection, one exchange at a time. `take` is what gets the next bytes."""
 
-    __slots__ = ("_acked_first", "_head", "_sent", "_sent_before", "backend", "exchange", "is_open", "reused", "take", "transport", "usable_until")
+    __slots__ = (
+        "_acked_first",
+        "_head",
+        "_sent",
+        "_sent_before",
+        "backend",
+        "exchange",
+        "is_open",
+        "reused",
+        "take",
+        "transport",
+        "usable_until",
+    )
 
     def __init__(self, backend: "Backend") -> None:
         self.backend = backend

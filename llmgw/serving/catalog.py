@@ -126,5 +126,7 @@ def static_service(text: str) -> Service:
     url, _, models = rest.rpartition("=")
     names = tuple(word for word in models.split(",") if word)
     if not (name and names and url.startswith(("http://", "https://"))):
-        raise UsageError(f"{text!r} is no endpoint", hint="write id=URL=model[,model], like gpu1=http://10.0.0.5:8000=qwen")
+        raise UsageError(
+            f"{text!r} is no endpoint", hint="write id=URL=model[,model], like gpu1=http://10.0.0.5:8000=qwen"
+        )
     return Service(id=name, url=url.rstrip("/"), models=names, profile="default")

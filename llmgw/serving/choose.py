@@ -11,12 +11,14 @@ UNBOUNDED = 1 << 30
 class Candidate(Protocol):
     """An endpoint that takes new requests, as a choice sees it.
 
-    `in_flight` requests are under way there; it takes them up to `cap`. `share` is its weight times how warm it is.
-    `seed` is a 64-bit number that its URL always gives.
+    `in_flight` requests are under way there by this process and `elsewhere` by others; it takes them up to `cap`.
+    `share` is its weight times how warm it is. `seed` is a 64-bit number that its URL always gives.
     """
 
     @property
     def in_flight(self) -> int: ...
+    @property
+    def elsewhere(self) -> int: ...
     @property
     def cap(self) -> int: ...
     @property
@@ -33,11 +35,14 @@ def least_in_flight(candidates: Sequence[C], turn: int) -> C | None:
 
     None where all are at their cap.
     """
+    if len(candidates) == 1:
+        only = candidates[0]
+        return only if only.in_flight + only.elsewhere < only.cap else None
     best: C | None = None
     lowest = math.inf
     start = turn % len(candidates) if candidates else 0
     for candidate in (*candidates[start:], *candidates[:start]):
-        under_way = candidate.in_flight
+        under_way = candidate.in_flight + candidate.elsewhere
         if under_way < candidate.cap:
             score = (under_way + 1) / candidate.share
             if score < lowest:
@@ -66,13 +71,13 @@ def by_affinity(candidates: Sequence[C], key: int, bound: float) -> C | None:
     1/n of the keys. Sources: Thaler and Ravishankar, 1998 (weighted form: Schindelhauer and Schomaker, 2005);
     Mirrokni, Thorup and Zadimoghaddam, Consistent Hashing with Bounded Loads, 2016.
     """
-    total = sum(candidate.in_flight for candidate in candidates) + 1
+    total = sum(candidate.in_flight + candidate.elsewhere for candidate in candidates) + 1
     shares = sum(candidate.share for candidate in candidates)
     best: C | None = None
     highest = -math.inf
     for candidate in candidates:
         room = math.ceil(bound * total * candidate.share / shares)
-        if candidate.in_flight < min(room, candidate.cap):
+        if candidate.in_flight + candidate.elsewhere < min(room, candidate.cap):
             score = candidate.share / -math.log(unit(key ^ candidate.seed))
             if score > highest:
                 best, highest = candidate, score

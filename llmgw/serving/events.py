@@ -105,7 +105,16 @@ def merged(before: Usage | None, new: Usage | None) -> Usage | None:
     """Counts grow while a stream runs and come in parts: Anthropic's begin with the prompt's."""
     if before is None or new is None:
         return new or before
-    return Usage(*(max(pair) for pair in zip((before.prompt, before.completion, before.cached), (new.prompt, new.completion, new.cached), strict=True)))
+    return Usage(
+        *(
+            max(pair)
+            for pair in zip(
+                (before.prompt, before.completion, before.cached),
+                (new.prompt, new.completion, new.cached),
+                strict=True,
+            )
+        )
+    )
 
 
 def says_nothing(payload: bytes) -> int:
@@ -146,7 +155,11 @@ def _split(payload: bytes) -> list[bytes]:
     if b"\r\n" in payload:
         events, at = [], 0
         while at < len(payload):
-            ends = [end for end in (payload.find(b"\n\n", at) + 2, payload.find(b"\n\r\n", at) + 3) if end > 3 or end > at + 1]
+            ends = [
+                end
+                for end in (payload.find(b"\n\n", at) + 2, payload.find(b"\n\r\n", at) + 3)
+                if end > 3 or end > at + 1
+            ]
             after = min((end for end in ends if end > at), default=len(payload))
             events.append(payload[at:after])
             at = after

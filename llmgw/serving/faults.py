@@ -75,18 +75,32 @@ SLOW = Fault(408, "request_timeout", "the request did not arrive in time")
 MALFORMED = Fault(400, "malformed_request", "this is not a well-formed HTTP/1.1 request")
 HEAD_TOO_LARGE = Fault(431, "headers_too_large", "the request's headers are too many or too long")
 STOPPING = Fault(503, "router_stopping", "the router is stopping", "server_error", retry_after=1)
-CROWDED = Fault(429, "too_many_connections", "too many connections from this address", "rate_limit_error", retry_after=1)
-ENGINE_GONE = Fault(502, "engine_disconnected", "the engine closed the connection before it answered", "server_error")
+CROWDED = Fault(
+    429, "too_many_connections", "too many connections from this address", "rate_limit_error", retry_after=1
+)
+ENGINE_GONE = Fault(
+    502, "engine_disconnected", "the engine closed the connection before it answered", "server_error"
+)
 ENGINE_CUT = Fault(502, "engine_disconnected", "the engine stopped before the answer was complete", "server_error")
 ENGINE_BAD = Fault(502, "engine_protocol_error", "the engine's answer is not valid HTTP", "server_error")
-ENGINE_WITHDRAWN = Fault(503, "engine_withdrawn", "the engine was withdrawn before the answer was complete", "server_error", retry_after=1)
+ENGINE_WITHDRAWN = Fault(
+    503,
+    "engine_withdrawn",
+    "the engine was withdrawn before the answer was complete",
+    "server_error",
+    retry_after=1,
+)
 ENGINE_UNREACHABLE = Fault(
     503, "engine_unreachable", "no engine of this model could be reached", "server_error", retry_after=2
 )
 ENGINE_SILENT = Fault(504, "engine_timeout", "the engine did not answer in time", "server_error")
 ENGINE_STALLED = Fault(504, "engine_stalled", "the engine stopped sending", "server_error")
-QUEUE_FULL = Fault(429, "queue_full", "too many requests are waiting for this model", "rate_limit_error", retry_after=2)
-QUEUE_SLOW = Fault(503, "queue_timeout", "no replica of this model became free in time", "server_error", retry_after=5)
+QUEUE_FULL = Fault(
+    429, "queue_full", "too many requests are waiting for this model", "rate_limit_error", retry_after=2
+)
+QUEUE_SLOW = Fault(
+    503, "queue_timeout", "no replica of this model became free in time", "server_error", retry_after=5
+)
 BROKEN = Fault(500, "internal_error", "the router failed to handle this request", "server_error")
 
 
@@ -96,7 +110,9 @@ def method_fault(allow: str) -> Fault:
 
 def unknown_model(name: str) -> Fault:
     """OpenAI's answer to a model that nobody serves."""
-    return Fault(404, "model_not_found", f"The model `{shown(name)}` does not exist or you do not have access to it.")
+    return Fault(
+        404, "model_not_found", f"The model `{shown(name)}` does not exist or you do not have access to it."
+    )
 
 
 def unready_model(name: str, state: str) -> Fault:

@@ -109,6 +109,8 @@ def key_table(file: KeysFile) -> KeyTable:
 
 OPEN = KeyTable(required=False, by_digest={})
 """No key file: anybody may call."""
+SHUT = KeyTable(required=True, by_digest={})
+"""A key file that cannot be read, and none before it: nobody may."""
 
 
 def expired(keys: Iterable[ClientKey], now: datetime) -> list[ClientKey]:

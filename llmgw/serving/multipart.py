@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from llmgw.serving.faults import NO_MODEL, NOT_FORM, Fault
 
 _BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
-_NAME = re.compile(rb'content-disposition:[ \t]*form-data[^\r\n]*?;[ \t]*name=(?:"model"|model)[ \t]*(?:;|$)', re.IGNORECASE)
+_NAME = re.compile(
+    rb'content-disposition:[ \t]*form-data[^\r\n]*?;[ \t]*name=(?:"model"|model)[ \t]*(?:;|$)', re.IGNORECASE
+)
 _MOST_PARTS = 64
 _LONGEST_HEAD = 8192
 BAD_FORM = Fault(400, "invalid_form", "the body is not well-formed multipart/form-data")
