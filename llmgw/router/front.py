@@ -166,7 +166,7 @@ class Front(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         parser, headers, target = self._parser, self._headers, self._target
         self._request = request = Request(parser.get_method(), target, headers)
-        self._target = b""
+        self._target, self._headers = b"", {}
         self._head_bytes = self.received = 0
         if parser.get_http_version() != "1.1":
             self._check_old(request)
@@ -244,7 +244,8 @@ class Front(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
-        self._headers = {}
+        if self._headers:  # trailers, which say nothing
+            self._headers = {}
         if request is None:
             return
         chunks = request.chunks
