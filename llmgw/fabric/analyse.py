@@ -48,7 +48,10 @@ def analyse(
     near = neighbours(chips, {end.device.guid for end in ends})
     distance = distances(near)
     owned, misfits = owners([_seen(end) for end in ends], hosts, ports or {})
-    classes = {end.device.guid: host_class(owner.claims or owner.node or "") for end, owner in zip(ends, owned, strict=True)}
+    classes = {
+        end.device.guid: host_class(owner.claims or owner.node or "")
+        for end, owner in zip(ends, owned, strict=True)
+    }
     measured = measure(pairs, devices, class_of=classes, tier_of=distance)
     rails = find_rails(_spots(ends, owned))
     switches = _switches(chips, near, distance, rails)
@@ -109,8 +112,16 @@ def _switches(
     bare = hostless(near, distance)
     found = [
         Switch(
-            chip.guid, chip.name, labels[chip.guid], chip.lid or 0, chip.ports, chip.model, distance[chip.guid],
-            rails.leaves.get(chip.guid), chassis.get(chip.guid), chip.guid in bare,
+            chip.guid,
+            chip.name,
+            labels[chip.guid],
+            chip.lid or 0,
+            chip.ports,
+            chip.model,
+            distance[chip.guid],
+            rails.leaves.get(chip.guid),
+            chassis.get(chip.guid),
+            chip.guid in bare,
         )  # fmt: skip
         for chip in chips
     ]
@@ -127,9 +138,22 @@ def _adapters(
         place = rails.places.get(index) or Place(rails.leaves.get(peer.guid), off=False)
         found.append(
             Adapter(
-                device.guid, line.port, line.port_guid, owner.device, owner.node, owner.claims, owner.standing,
-                device.name, device.model, peer.guid if peer.kind is Kind.SWITCH else "", line.peer_port,
-                place.rail, place.off, cable.rate, cable.expected, owner.pci,
+                device.guid,
+                line.port,
+                line.port_guid,
+                owner.device,
+                owner.node,
+                owner.claims,
+                owner.standing,
+                device.name,
+                device.model,
+                peer.guid if peer.kind is Kind.SWITCH else "",
+                line.peer_port,
+                place.rail,
+                place.off,
+                cable.rate,
+                cable.expected,
+                owner.pci,
             )  # fmt: skip
         )
     names = {name: place for place, name in enumerate(natural({one.node or one.description for one in found}))}
@@ -169,13 +193,21 @@ def _domains(
     """Leaf domains by id, in natural order of their leaves."""
     labels = {guid: switch.label for guid, switch in switches.items()}
     found = clusters({node: [one.leaf for one in own if one.leaf] or [""] for node, own in nodes.items()})
-    leaf_sets = [sorted((leaf for leaf in leaves if leaf), key=lambda leaf: (natural_order(labels[leaf]), leaf)) for _, leaves in found]
-    order = sorted(range(len(found)), key=lambda at: [natural_order(labels[leaf]) for leaf in leaf_sets[at]] or [natural_order(found[at][0][0])])
+    leaf_sets = [
+        sorted((leaf for leaf in leaves if leaf), key=lambda leaf: (natural_order(labels[leaf]), leaf))
+        for _, leaves in found
+    ]
+    order = sorted(
+        range(len(found)),
+        key=lambda at: [natural_order(labels[leaf]) for leaf in leaf_sets[at]] or [natural_order(found[at][0][0])],
+    )
     leaf_sets = [leaf_sets[at] for at in order]
     ids = domain_ids(leaf_sets, labels, earlier)
     pods = _pods(dict(zip(ids, leaf_sets, strict=True)), near, switches, earlier)
     return {
-        one: Domain(one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0])
+        one: Domain(
+            one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
+        )
         for one, leaves, at in zip(ids, leaf_sets, order, strict=True)
     }
 
@@ -188,7 +220,9 @@ def _pods(
 ) -> dict[str, str]:
     """Each domain's pod: domains of which most leaves meet at spines."""
     meet = components(near.switches, {guid: switch.distance for guid, switch in switches.items()})
-    found = clusters({one: [meet.get(leaf, leaf) for leaf in leaves] or [one] for one, leaves in leaves_of.items()})
+    found = clusters(
+        {one: [meet.get(leaf, leaf) for leaf in leaves] or [one] for one, leaves in leaves_of.items()}
+    )
     rank = {one: place for place, one in enumerate(leaves_of)}
     members = sorted(([*names] for names, _ in found), key=lambda names: min(rank[name] for name in names))
     ids = pod_ids([[leaf for name in names for leaf in leaves_of[name]] for names in members], earlier)

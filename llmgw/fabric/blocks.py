@@ -10,9 +10,7 @@ from llmgw.fabric.grammar import Seen
 from llmgw.fabric.rates import KNOWN
 from llmgw.fabric.scan import Device, Kind, PortLine
 
-_IDS = (
-    r"vendid=0x([0-9a-f]{1,8})\ndevid=0x([0-9a-f]{1,8})\n(?:sysimgguid=0x([0-9a-f]{1,16})\n)?"
-)
+_IDS = r"vendid=0x([0-9a-f]{1,8})\ndevid=0x([0-9a-f]{1,8})\n(?:sysimgguid=0x([0-9a-f]{1,16})\n)?"
 _ADAPTER = re.compile(
     _IDS + r"caguid=0x([0-9a-f]{1,16})\n"
     r'Ca[ \t]*(\d{1,4})[ \t]*"H-([0-9a-f]{16})"[ \t]*#[ \t]*"([^"\n]*)"\n'
@@ -63,9 +61,23 @@ def read_block(chunk: str, first: int, seen: Seen) -> Device | None:
 
 def _adapter(match: re.Match[str], first: int, seen: Seen) -> Device | None:
     """An adapter with one cable, to a switch: six blocks of seven."""
-    (vendor, model, system, stated, ports, guid, name, port, own, peer, peer_port, own_lid, peer_name, lid, rate) = (
-        match.groups()
-    )
+    (
+        vendor,
+        model,
+        system,
+        stated,
+        ports,
+        guid,
+        name,
+        port,
+        own,
+        peer,
+        peer_port,
+        own_lid,
+        peer_name,
+        lid,
+        rate,
+    ) = match.groups()
     guids, same, numbers = seen.guids, seen.same, seen.numbers
     number, line = numbers[port], first + (4 if system else 3)
     if guid != stated.rjust(16, "0") or not name.strip() or rate not in KNOWN or not 0 < number <= numbers[ports]:

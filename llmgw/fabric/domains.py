@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from llmgw.fabric.names import natural_order
 
 
-
 def clusters(places: Mapping[str, Sequence[str]]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Names that are mostly in the same places, with the places that they share, the largest cluster first.
 

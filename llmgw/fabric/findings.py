@@ -98,9 +98,13 @@ def _layout(fabric: Fabric, near: Neighbours) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "no rails", "not a rail-aligned layout: adapters of a node share their leaf")
     for switch in fabric.switches.values():
         if switch.hostless:
-            what = f"{switch.label}: no live adapter below, so that it may be a leaf without hosts or a core switch"
+            what = (
+                f"{switch.label}: no live adapter below, so that it may be a leaf without hosts or a core switch"
+            )
             yield Finding(Severity.NOTE, "no live adapter below", what, switch.guid)
-        elif switch.tier is not Tier.LEAF and near.adapters.get(switch.guid) and is_service_spine(switch.guid, near):
+        elif (
+            switch.tier is not Tier.LEAF and near.adapters.get(switch.guid) and is_service_spine(switch.guid, near)
+        ):
             what = f"{switch.label}: {count(near.adapters[switch.guid], 'adapter')} on a {switch.tier} switch"
             yield Finding(Severity.NOTE, "hosts above the leaves", what, switch.guid)
     for cable in fabric.cables:

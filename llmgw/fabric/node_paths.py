@@ -34,8 +34,7 @@ def paths(
         scan=scan,
         domains={
             one.id: Domain(name=one.name, pod=one.pod, leaves=one.leaves)
-            for one in dict.fromkeys(fabric.domains)
-            and fabric.domains.values()
+            for one in dict.fromkeys(fabric.domains) and fabric.domains.values()
         },
         nodes={node: _path(fabric, node, domain.id, domain.pod) for node, domain in placed.items()},
     )

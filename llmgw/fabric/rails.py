@@ -100,7 +100,9 @@ def find_rails(spots: Iterable[Spot]) -> Rails:
     leaves = {leaf: rail for leaf, unit in units.leaves.items() if (rail := units.rail(unit)) is not None}
     for one in classes:
         if one not in railed:
-            places |= {key: Place(leaves.get(leaf_of[key], seat + 1), off=False) for key, seat in one.seats.items()}
+            places |= {
+                key: Place(leaves.get(leaf_of[key], seat + 1), off=False) for key, seat in one.seats.items()
+            }
     return Rails(places, leaves, len(railed[0].ruler), missing)
 
 
@@ -127,8 +129,7 @@ class _Units:
         off = {
             key
             for key, seat in one.seats.items()
-            if (unit := unit_of.get(one.groups[seat])) is not None
-            and self.leaves.get(leaf_of[key], unit) != unit
+            if (unit := unit_of.get(one.groups[seat])) is not None and self.leaves.get(leaf_of[key], unit) != unit
         }
         if len(off) > (1 - _ALIGNED) * len(one.seats):
             off = set()
@@ -204,7 +205,10 @@ def _words(spots: Iterable[Spot]) -> dict[str, str]:
     for device, leaf in {(spot.device, spot.leaf) for spot in spots}:
         devices[device].add(leaf)
     folded = {device: _folded(device) for device in devices}
-    both = any(folded[device] != device and leaves & devices.get(folded[device], set()) for device, leaves in devices.items())
+    both = any(
+        folded[device] != device and leaves & devices.get(folded[device], set())
+        for device, leaves in devices.items()
+    )
     return folded if both else {device: device for device in devices}
 
 
@@ -236,7 +240,12 @@ def _like(host: _Host, classes: Sequence[list[_Host]]) -> list[_Host] | None:
     size, words = len(host.words), set(host.words)
     for own in classes:
         for other in own:
-            if size >= _SMALL and host.by_pci is other.by_pci and len(other.words) * 3 <= size * 4 and words <= set(other.words):
+            if (
+                size >= _SMALL
+                and host.by_pci is other.by_pci
+                and len(other.words) * 3 <= size * 4
+                and words <= set(other.words)
+            ):
                 return own
     return None
 
@@ -256,7 +265,9 @@ def _class(hosts: list[_Host]) -> _Class:
         if len(host.spots) == len(ruler):
             patterns[_pattern([spot.leaf for spot in host.spots])] += 1
     groups = min(patterns, key=lambda groups: (-patterns[groups], groups))
-    votes = Counter((spot.leaf, groups[seats[spot.key]]) for host in hosts for spot in host.spots if spot.key in seats)
+    votes = Counter(
+        (spot.leaf, groups[seats[spot.key]]) for host in hosts for spot in host.spots if spot.key in seats
+    )
     return _Class(hosts, ruler, count[ruler], groups, seats, _majorities(votes))
 
 

@@ -83,7 +83,9 @@ def _stands_like_a_leaf(guid: str, near: Neighbours, distance: Mapping[str, int]
     own = near.switches[guid].keys()
     first = min(own, key=lambda other: len(near.switches[other]))
     return any(
-        distance[other] == 1 and own <= near.switches[other].keys() for other in near.switches[first] if other != guid
+        distance[other] == 1 and own <= near.switches[other].keys()
+        for other in near.switches[first]
+        if other != guid
     )
 
 
@@ -91,4 +93,9 @@ def is_aggregation(device: Device, peer: Device) -> bool:
     """Whether an adapter is the aggregation node of the switch it is cabled to, by its model or its chassis."""
     if device.model == AGGREGATION_MODEL:
         return peer.kind is Kind.SWITCH
-    return bool(device.system) and device.system == peer.system and peer.kind is Kind.SWITCH and says_aggregation(device.name)
+    return (
+        bool(device.system)
+        and device.system == peer.system
+        and peer.kind is Kind.SWITCH
+        and says_aggregation(device.name)
+    )
