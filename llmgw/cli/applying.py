@@ -27,6 +27,7 @@ from llmgw.store.journal import finish
 from llmgw.store.nodes import save_facts
 
 STILL_S = 30.0
+_WORDS = {"done": "ok", "left": "starting", "failed": "FAILED", "unreachable": "UNREACHABLE", "skipped": "-"}
 _DID: dict[Op, str] = {
     Op.START: "started on {new}, answers on :{port}, published",
     Op.STOP: "{drained}, stopped, gone from {old}",
@@ -45,6 +46,7 @@ class Wishes:
 
     parallel: int = 10
     stop_on_error: bool = False
+    patient: bool = True
 
 
 @dataclass(slots=True)
@@ -94,7 +96,7 @@ class Reporter:
 def result_lines(action: Action, state: ActionState, *, names: int) -> list[str]:
     """What became of an action: one line, and after a failure the reason and the rank's last lines."""
     took = duration(state.ended - state.began) if state.status != "skipped" else ""
-    word = {"done": "ok", "failed": "FAILED", "unreachable": "UNREACHABLE", "skipped": "-"}[state.status]
+    word = _WORDS[state.status]
     text = _did(action, state) if state.status == "done" else state.why
     lines = [f"{action.id:<4} {action.replica:<{names}}  {visible(text)}  {word} {took}".rstrip()]
     lines += [f"       {line}" for line in state.log[-12:]]
@@ -127,6 +129,7 @@ def carry_out(
         stop_on_error=wishes.stop_on_error,
         router_s=site.settings.timeouts.router_s,
         silence_s=site.settings.unreachable_after_s,
+        patient=wishes.patient,
     )
     journal = StoreJournal(workspace.store, plan.id, lock.lost)
     reporter = Reporter(actions, max((len(action.replica) for action in actions.values()), default=0))
@@ -177,10 +180,10 @@ def _look_again(workspace: Workspace, world: World, session: object, plan: Plan)
 
 def _ended(workspace: Workspace, plan: Plan, progress: Progress, interrupts: Interrupts) -> int:
     """Remember and say how it ended; the exit code."""
-    tally = dict.fromkeys(("done", "failed", "unreachable", "skipped", "waiting", "running"), 0)
+    tally = dict.fromkeys(("done", "left", "failed", "unreachable", "skipped", "waiting", "running"), 0)
     for state in progress.states.values():
         tally[state.status] += 1
-    whole = tally["done"] == len(progress.states)
+    whole = tally["done"] + tally["left"] == len(progress.states)
     finish(workspace.store, plan.id, "done" if whole else "unfinished")
     words = [f"{number} {status}" for status, number in tally.items() if number]
     message = ", ".join(words) if words else "nothing to do"

@@ -28,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "models": Entry("llmgw.cli.models:models", _SITE, "Show the catalogue."),
     "plan": Entry("llmgw.cli.plan:plan", _CHANGE, "Show what would be changed, where, and why."),
     "apply": Entry("llmgw.cli.apply:apply", _CHANGE, "Carry out a plan."),
+    "reconcile": Entry("llmgw.cli.reconcile:reconcile", _CHANGE, "Repair what failed; for cron, or --follow."),
     "replicas": Entry(
         "llmgw.cli.replicas:replicas", _RUN, "Show replicas, follow their logs, stop or restart one."
     ),

@@ -112,8 +112,7 @@ def _machine(site: Site, node: InventoryHost, facts: NodeFacts) -> _Said:
         yield (
             "warning",
             f"Slurm has it as {facts.slurm}, and may start jobs there",
-            f"scontrol create reservation ReservationName=llmgw Nodes={node.name} StartTime=now Duration=infinite "
-            "Users=root Flags=MAINT",
+            f"scontrol create reservation Nodes={node.name} Users=root Flags=MAINT StartTime=now Duration=infinite",
         )
 
 

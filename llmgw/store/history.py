@@ -1,4 +1,4 @@
-"""The event log, the failures that back-off counts, and the inventory as it was last read."""
+"""The event log, and the inventory as it was last read."""
 
 import json
 from collections.abc import Mapping
@@ -23,15 +23,6 @@ class Event:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """How often a replica failed since it last ran quietly, when last, and when it may be started again."""
-
-    count: int
-    last: datetime
-    next: datetime
-
-
 def record(state: State, kind: str, subject: str, message: str, *, by: str) -> None:
     """Add an event; the oldest beyond KEEP_EVENTS go."""
     with state.change() as database:
@@ -53,26 +44,6 @@ def events(state: State, *, limit: int, subject: str = "", since: datetime | Non
         limit,
     )
     return [Event(*row) for row in reversed(rows)]
-
-
-def failures(state: State) -> dict[str, Failures]:
-    """The failures that are counted now, by replica."""
-    rows = state.rows("SELECT replica, count, last, next FROM failures ORDER BY replica")
-    return {
-        row[0]: Failures(row[1], datetime.fromisoformat(row[2]), datetime.fromisoformat(row[3])) for row in rows
-    }
-
-
-def set_failures(state: State, replica: str, found: Failures | None) -> None:
-    """Replace what is counted of a replica; None forgets it."""
-    with state.change() as database:
-        if found is None:
-            database.conn.execute("DELETE FROM failures WHERE replica = ?", (replica,))
-        else:
-            database.conn.execute(
-                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",
-                (replica, found.count, moment(found.last), moment(found.next)),
-            )
 
 
 def save_listing(state: State, listing: Mapping[str, Any], *, now: datetime) -> None:

@@ -35,8 +35,11 @@ class JournalEntry:
     message: str | None
 
 
-def consume(state: State, plan: Plan, *, by: str) -> None:
-    """Record that the plan is being applied, and count the change. RefusedError where it has been before."""
+def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> None:
+    """Record that the plan is being applied, and count the change. RefusedError where it has been before.
+
+    An unfinished apply of another plan can be resumed no longer, where the new one is to `supersede` it.
+    """
     with state.change() as database:
         before = state.one("SELECT consumed_at, by FROM plans WHERE id = ?", plan.id)
         if before:
@@ -44,7 +47,8 @@ def consume(state: State, plan: Plan, *, by: str) -> None:
                 f"plan {plan.id} was applied before, at {before[0]} by {before[1]}",
                 hint="llmgw apply --resume goes on with an unfinished one; llmgw plan makes a new one",
             )
-        database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
+        if supersede:
+            database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
         database.conn.execute(
             "INSERT INTO plans VALUES (?, ?, ?, 'running', ?)",
             (plan.id, moment(datetime.now(UTC)), by, plan.text()),
