@@ -11,6 +11,7 @@ import click
 from llmgw.base import ExitCode, LlmgwError, count, duration, natural, replica_parts, visible
 from llmgw.cli.interrupts import Interrupts
 from llmgw.cli.planning import World
+from llmgw.cli.publishing import fleet
 from llmgw.cli.wiring import SiteSecrets, StoreJournal, StoreRegistry
 from llmgw.cli.workspace import Workspace, operator, say
 from llmgw.plan import Action, Op, Phase, Plan, Progress, Rules
@@ -19,7 +20,8 @@ from llmgw.remote.apply import apply
 from llmgw.remote.asking import Desk
 from llmgw.remote.nodes import PlaybookNodes
 from llmgw.remote.observe import observe
-from llmgw.remote.publish import Publisher
+from llmgw.remote.playbook import Session
+from llmgw.remote.publish import Publisher, deliver
 from llmgw.site import select
 from llmgw.store import Lock
 from llmgw.store.history import record
@@ -171,11 +173,12 @@ def _variables(workspace: Workspace) -> Mapping[str, Mapping[str, object]]:
     return found
 
 
-def _look_again(workspace: Workspace, world: World, session: object, plan: Plan) -> None:
-    """Remember how the touched nodes are now, so that status need not wait for the next look."""
+def _look_again(workspace: Workspace, world: World, session: Session, plan: Plan) -> None:
+    """Remember how the touched nodes are now, and tell dashboards, so that neither waits for the next look."""
     touched = {node for action in plan.body.actions for node in action.nodes}
-    seen = observe(session, world.site, select(world.site.nodes, touched))  # type: ignore[arg-type]
+    seen = observe(session, world.site, select(world.site.nodes, touched))
     save_facts(workspace.store, seen.answered, (*seen.unreachable, *seen.failed), now=datetime.now(UTC))
+    deliver(session, world.site, fleet(workspace))
 
 
 def _ended(workspace: Workspace, plan: Plan, progress: Progress, interrupts: Interrupts) -> int:

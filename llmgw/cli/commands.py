@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "replicas": Entry(
         "llmgw.cli.replicas:replicas", _RUN, "Show replicas, follow their logs, stop or restart one."
     ),
+    "endpoints": Entry("llmgw.cli.endpoints:endpoints", _SERVE, "Show or export what routers were told."),
     "router": Entry("llmgw.cli.router:router_command", _SERVE, "Serve the OpenAI API from what is published."),
     "nodes": Entry("llmgw.cli.nodes:nodes", _RUN, "Show nodes; cordon, drain and uncordon them."),
     "history": Entry("llmgw.cli.history:history", _RUN, "Show what happened."),
