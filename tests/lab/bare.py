@@ -20,6 +20,7 @@ from tests.lab.kernel import LabError, require_lab
 from tests.lab.layer import FABRIC, REPOSITORY, REQUIRED
 from tests.lab.packages import GROUPS
 
+START = "bare: start\n"
 HERE = Path(__file__).resolve().parent
 # A host without these would be no Debian; everything else that the project names is purged.
 STAYS = {"systemd", "dbus", "libpam-systemd", "procps", "python3"}
@@ -53,11 +54,16 @@ def run_bare(command: Sequence[str], *, user: str = "root", purge: Sequence[str]
         ]
         argv += [scratch, str(REPOSITORY), user, " ".join(purged(purge)), *command]
         began = time.monotonic()
+        print("bare: taking things off", flush=True)
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert process.stdout
         for line in process.stdout:
+            if line == START:
+                print(f"bare: ready after {time.monotonic() - began:.1f} s; from here on seconds of the command")
+                began = time.monotonic()
+                continue
             sys.stdout.write(f"{time.monotonic() - began:7.1f}  {line}")
             sys.stdout.flush()
         status = process.wait()

@@ -41,6 +41,7 @@ git config --system --add safe.directory '*'
 echo "bare: $(. /etc/os-release && echo "$PRETTY_NAME"), without: $packages" >&2
 echo "bare: as $user in /src/llmgw at $(git -C /src/llmgw log -1 --format='%h %s')" >&2
 cd /src/llmgw
+echo "bare: start"
 status=0
 runuser -u "$user" -- env -i HOME="$home" LOGNAME="$user" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     "${BARE_ENV[@]+"${BARE_ENV[@]}"}" $(env | grep -iE '^(https?_proxy|no_proxy|.*_CERT[A-Z_]*|PIP_[A-Z_]*|UV_[A-Z_]*)=' || true) \
