@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 
 from tests.lab.kernel import LabError, join_network
 from tests.lab.layer import REPOSITORY
@@ -46,7 +47,7 @@ async def serve(listener: socket.socket, host: str, port: int, *, until: int) ->
     over = asyncio.Event()
     asyncio.get_running_loop().add_reader(until, over.set)
     server = await asyncio.start_server(lambda r, w: _pass(r, w, host, port), sock=listener)
-    sys.stdout.write("open\n")
+    sys.stdout.write(f"open {listener.getsockname()[1]}\n")
     sys.stdout.flush()
     await over.wait()
     server.close()
@@ -61,19 +62,24 @@ def main(switch_pid: str, listen_port: str, host: str, port: str) -> int:
     return 0
 
 
-def open_door(spaces: Spaces, listen_port: int, target: tuple[str, int]) -> "subprocess.Popen[str]":
-    """A door that is open when this returns, and ends with the lab; LabError where the port is taken."""
-    argv = [
-        sys.executable,
-        "-m",
-        "tests.lab.doorway",
-        str(spaces.switch_pid),
-        str(listen_port),
-        target[0],
-        str(target[1]),
-    ]
-    door = subprocess.Popen(
-        argv,
+@dataclass(frozen=True, slots=True)
+class Door:
+    """An open door. It ends with the lab, or when it is shut."""
+
+    port: int
+    process: "subprocess.Popen[str]"
+
+    def shut(self) -> None:
+        """Close it, and every connection through it."""
+        self.process.terminate()
+        self.process.communicate()
+
+
+def open_door(spaces: Spaces, listen_port: int, target: tuple[str, int]) -> Door:
+    """A door that is open when this returns; LabError where the port is taken."""
+    host, port = target
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.lab.doorway", str(spaces.switch_pid), str(listen_port), host, str(port)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -82,11 +88,13 @@ def open_door(spaces: Spaces, listen_port: int, target: tuple[str, int]) -> "sub
         env=spaces.environment(),
         start_new_session=True,
     )
-    assert door.stdout
-    assert door.stderr
-    if door.stdout.readline() != "open\n":
-        raise LabError(f"no door at {LISTEN}:{listen_port}: {door.stderr.read().strip().rpartition(chr(10))[2]}")
-    return door
+    assert process.stdout
+    assert process.stderr
+    word, _, listens = process.stdout.readline().partition(" ")
+    if word != "open":
+        why = process.stderr.read().strip().rpartition("\n")[2]
+        raise LabError(f"no door at {LISTEN}:{listen_port}: {why}")
+    return Door(int(listens), process)
 
 
 if __name__ == "__main__":

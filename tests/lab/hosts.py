@@ -69,7 +69,6 @@ class User:
     name: str
     uid: int
     sudo: str = ""
-    shell: str = "/bin/bash"
 
 
 PASSWORD = "lab"
@@ -78,5 +77,4 @@ USERS = (
     User("ask", 4243, "ask ALL=(ALL:ALL) ALL"),
     User("plain", 4244),
     User("limited", 4245),  # what it may do is given by Node.allow
-    User("llmgw", 4246, shell="/usr/sbin/nologin"),  # the account that engines run as
 )

@@ -71,7 +71,7 @@ class Lab:
         sweep(self.places)
         try:
             self._write()
-            reserve_inotify(len(self.nodes))
+            reserve_inotify(self.places, len(self.nodes))
             self._start_keeper(keep=keep)
             self.power(list(self.nodes.values()))
             for fabric in self.fabrics.values():

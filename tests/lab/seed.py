@@ -151,7 +151,7 @@ def _write_accounts(seed: Path, roots: Sequence[Path]) -> None:
     passwd, group = lines("passwd"), lines("group")
     shadow = [f"{line.partition(':')[0]}:*:19000:0:99999:7:::" for line in passwd]  # none of the machine's own
     for user in USERS:
-        passwd.append(f"{user.name}:x:{user.uid}:{user.uid}::/home/{user.name}:{user.shell}")
+        passwd.append(f"{user.name}:x:{user.uid}:{user.uid}::/home/{user.name}:/bin/bash")
         group.append(f"{user.name}:x:{user.uid}:")
         shadow.append(f"{user.name}:{PASSWORD_HASH}:19000:0:99999:7:::")
         home = seed / "home" / user.name

@@ -79,7 +79,7 @@ def sweep(places: Places) -> None:
     if places.cgroup.exists():
         _remove_cgroup(places.cgroup)
     shutil.rmtree(places.folder, ignore_errors=True)
-    release_inotify()
+    _set_inotify()
     with suppress(OSError):
         ROOT.rmdir()  # the last lab's
 
@@ -117,19 +117,20 @@ def _alone() -> Iterator[None]:
         os.close(folder)
 
 
-def reserve_inotify(hosts: int) -> None:
-    """Let so many more hosts run: the limit is one for the machine's root in all its namespaces together."""
-    with _alone():
-        before = ROOT / "inotify-before"
-        if not before.exists():
-            before.write_text(INOTIFY.read_text())
-        INOTIFY.write_text(str(int(INOTIFY.read_text()) + INOTIFY_EACH * hosts))
+def reserve_inotify(places: Places, hosts: int) -> None:
+    """Let a lab of so many hosts run: the limit is one for the machine's root in all its namespaces together."""
+    (places.folder / "inotify").write_text(str(INOTIFY_EACH * hosts))
+    _set_inotify()
 
 
-def release_inotify() -> None:
-    """Put the limit back when the last lab is gone."""
+def _set_inotify() -> None:
+    """What the machine had, and what the labs that are here need; what the machine had when there is none."""
     before = ROOT / "inotify-before"
     with suppress(FileNotFoundError), _alone():
-        if not names() and before.exists():
-            INOTIFY.write_text(before.read_text())
-            before.unlink()
+        needed = sum(int(path.read_text()) for path in ROOT.glob("*/inotify"))
+        if needed and not before.exists():
+            before.write_text(INOTIFY.read_text())
+        if before.exists():
+            INOTIFY.write_text(str(int(before.read_text()) + needed))
+        if not needed:
+            before.unlink(missing_ok=True)
