@@ -1,4 +1,4 @@
-"""The router under faults: rows D1 to D17 of the catalogue of faults, on real sockets with engines that misbehave."""
+"""The router under faults, D1 to D17: real sockets, and engines and clients that misbehave."""
 
 import asyncio
 import gzip
@@ -57,7 +57,7 @@ async def refusing() -> FakeEngine:
 
 
 async def free_port() -> int:
-    server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda _, __: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
@@ -447,7 +447,7 @@ def test_d14_a_client_that_never_reads_holds_the_engine_and_is_given_up() -> Non
             engines(1, flood) as (engine,),
             running(QUIET, static=static([engine]), deadlines=deadlines) as world,
         ):
-            reader, writer = await asyncio.open_connection("127.0.0.1", world.port, limit=1024)
+            _, writer = await asyncio.open_connection("127.0.0.1", world.port, limit=1024)
             writer.write(written(chat(stream=True)))
             await until(lambda: sent > 0)
             await asyncio.sleep(0.7)
@@ -510,7 +510,7 @@ SMUGGLING = {
     "a bare LF": _HEAD + b"X-A: b\nContent-Length: 2\r\n\r\n{}",
     "a bare CR": _HEAD + b"X-A: b\rContent-Length: 2\r\n\r\n{}",
     "a NUL": _HEAD + b"X-A: b\0\r\nContent-Length: 2\r\n\r\n{}",
-    "no host": b"POST /v1/chat/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    "no host": _HEAD.replace(b"Host: r\r\n", b"") + b"Content-Length: 2\r\n\r\n{}",
     "two hosts": _HEAD + b"Host: s\r\nContent-Length: 2\r\n\r\n{}",
     "two keys": _HEAD + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Length: 2\r\n\r\n{}",
     "an absolute target": _HEAD.replace(b" /v1", b" http://r/v1") + b"Content-Length: 2\r\n\r\n{}",
@@ -544,7 +544,12 @@ def test_d16_what_can_be_read_in_two_ways_is_refused_and_nothing_goes_upstream(n
 def test_d16_trailers_cannot_add_headers_to_the_next_request(tmp_path: Path) -> None:
     async def work() -> None:
         key_file(tmp_path, {"id": "k", "digest": digest_of("good"), "tenant": "t"})
-        async with engines(1) as one, running(QUIET, static=static(one), published=tmp_path) as world:
+        async with engines(1) as (engine,):
+            publish(tmp_path, 1, [("m/0", engine.url)])
+            await send(engine)
+
+    async def send(engine: FakeEngine) -> None:
+        async with running(QUIET, published=tmp_path) as world:
             body = json.dumps(chat()).encode()
             first = _HEAD + b"Authorization: Bearer good\r\nTransfer-Encoding: chunked\r\n\r\n"
             first += b"%x\r\n%b\r\n0\r\nAuthorization: Bearer good\r\n\r\n" % (len(body), body)
@@ -552,9 +557,9 @@ def test_d16_trailers_cannot_add_headers_to_the_next_request(tmp_path: Path) -> 
             writer.write(first + written(chat()))
             assert (await read_answer(reader)).status == 200
             assert (await read_answer(reader)).status == 401
+            assert len(engine.seen) == 1
             writer.close()
 
-    publish(tmp_path, 1, [])
     run(work())
 
 
@@ -608,13 +613,15 @@ def test_d17_a_full_queue_turns_away_whoever_waits_most() -> None:
 def test_d17_a_request_waits_in_the_queue_no_longer_than_it_may() -> None:
     async def work() -> None:
         deadlines = replace(QUIET.deadlines, queue_s=0.3)
-        async with engines(1, hangs()) as (engine,):
-            async with running(QUIET, static=static([engine], max_in_flight=1), deadlines=deadlines) as world:
-                first = asyncio.ensure_future(world.ask())
-                await until(lambda: engine.seen)
-                answer = await asyncio.wait_for(world.ask(), 2.0)
-                assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "queue_timeout", "5")
-                first.cancel()
+        async with (
+            engines(1, hangs()) as (engine,),
+            running(QUIET, static=static([engine], max_in_flight=1), deadlines=deadlines) as world,
+        ):
+            first = asyncio.ensure_future(world.ask())
+            await until(lambda: engine.seen)
+            answer = await asyncio.wait_for(world.ask(), 2.0)
+            assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "queue_timeout", "5")
+            first.cancel()
 
     run(work())
 

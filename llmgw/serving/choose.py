@@ -31,23 +31,38 @@ C = TypeVar("C", bound=Candidate)
 
 
 def least_in_flight(candidates: Sequence[C], turn: int) -> C | None:
-    """The one with the fewest requests for its share; of equals the first from position `turn` on.
+    """The one with the fewest requests for its share. Equals take turns by their shares, as `turn` counts up.
 
     None where all are at their cap.
     """
     if len(candidates) == 1:
         only = candidates[0]
         return only if only.in_flight + only.elsewhere < only.cap else None
-    best: C | None = None
+    equals: list[C] = []
     lowest = math.inf
-    start = turn % len(candidates) if candidates else 0
-    for candidate in (*candidates[start:], *candidates[:start]):
+    for candidate in candidates:
         under_way = candidate.in_flight + candidate.elsewhere
         if under_way < candidate.cap:
-            score = (under_way + 1) / candidate.share
+            score = under_way / candidate.share
             if score < lowest:
-                best, lowest = candidate, score
-    return best
+                lowest = score
+                equals = [candidate]
+            elif score == lowest:
+                equals.append(candidate)
+    return equals[0] if len(equals) == 1 else _in_turn(equals, turn) if equals else None
+
+
+_GOLDEN = 0.6180339887498949
+
+
+def _in_turn(equals: Sequence[C], turn: int) -> C:
+    """One of them, each in proportion to its share: multiples of the golden ratio fall evenly on the unit line."""
+    point = (turn * _GOLDEN) % 1.0 * sum(one.share for one in equals)
+    for one in equals:
+        point -= one.share
+        if point < 0:
+            return one
+    return equals[-1]
 
 
 def power_of_two(candidates: Sequence[C], first: float, second: float) -> C | None:
