@@ -4,10 +4,8 @@ from collections.abc import Collection
 from typing import Literal
 
 from llmgw.base import is_host_name
-from llmgw.fabric.fabric import Adapter, Fabric
-from llmgw.fabric.findings import end_words
-from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
-from llmgw.fabric.rates import gbps
+from llmgw.fabric.fabric import Fabric
+from llmgw.fabric.paths import Domain, Paths
 
 
 def paths(

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from llmgw.fabric.rates import KNOWN, timed_out
 from llmgw.fabric.scan import Device, Kind, PortLine, Problem, Scan, Trouble, Weight
 
-
 Pair = tuple[Device, PortLine, Device, PortLine]
 """One cable: device and line of end a, which has the lower GUID or the lower port of one device, then of end b."""
 

@@ -7,15 +7,12 @@ While the server does not answer, each router decides by its own numbers: the li
 import asyncio
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmgw.base import LlmgwError
 from llmgw.serving.faults import Fault
 from llmgw.serving.keys import Caller
 from llmgw.serving.limits import Ticket
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 log = logging.getLogger("llmgw.router")
 _TIMEOUT_S = 0.2
