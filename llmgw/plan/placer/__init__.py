@@ -1,0 +1,6 @@
+"""The placer: a Problem in whole numbers in, an Answer out. Pure, counted, the same on every Python."""
+
+from llmgw.plan.placer.place import place
+from llmgw.plan.placer.problem import PLACER, Answer, Cost, Demand, Held, Node, Problem, Spot
+
+__all__ = ["PLACER", "Answer", "Cost", "Demand", "Held", "Node", "Problem", "Spot", "place"]

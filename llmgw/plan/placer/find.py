@@ -1,0 +1,89 @@
+"""The best spot for one more replica, given where all others are.
+
+A candidate's key lists the levels of Cost that it can change, in their order, then what settles ties: nodes
+free now, kinds that nobody else insists on, the tightest fit, a short or off-rail node for a one-node replica
+(its cables do not matter there), the lowest number. With a generator the search now and then overlooks a
+candidate, so that a second try finds another way.
+"""
+
+from collections.abc import Iterator
+
+from llmgw.plan.placer.problem import Demand, Spot
+from llmgw.plan.placer.rng import SplitMix64
+from llmgw.plan.placer.spans import spanning
+from llmgw.plan.placer.state import State
+
+_OVERLOOK = 12  # one candidate in so many
+Key = tuple[int, ...]
+
+
+def find(state: State, number: int, rng: SplitMix64 | None = None) -> Spot | None:
+    """The best spot for the item by the first of its shapes that fits anywhere; None where none does."""
+    demand = state.items[number]
+    for shape, (nodes, gpus) in enumerate(demand.shapes):
+        found = _single(state, demand, gpus, rng) if nodes == 1 else spanning(state, demand, nodes, gpus, rng)
+        if found:
+            return Spot(found, gpus, shape)
+    return None
+
+
+def _single(state: State, demand: Demand, gpus: int, rng: SplitMix64 | None) -> tuple[int, ...] | None:
+    best: Key | None = None
+    for key in _parts(state, demand, gpus):
+        if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
+            best = key
+    if best is None or best[0]:
+        for key in _wholes(state, demand, gpus):
+            if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
+                best = key
+    return (best[-1],) if best else None
+
+
+def _parts(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
+    """Nodes that are in use already and have enough left: nothing is lost but GPUs."""
+    avoid = state.avoid(demand)
+    for kind in state.classes_for(demand):
+        details, partly, by_free = state.classes[kind], state.partly[kind], state.by_free[kind]
+        for free in range(gpus, details.gpus):
+            for shared, node in _two(partly[free], by_free, free, avoid, demand.spread == "node"):
+                yield (
+                    shared, 0, 0, 0, details.waits, state.pressure[details.kind], free - gpus,
+                    not (details.short or details.off_rail), node,
+                )  # fmt: skip
+
+
+def _wholes(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
+    """Whole nodes, by what their leaf loses with them."""
+    avoid, big = state.avoid(demand), state.big_nodes
+    for kind in state.classes_for(demand):
+        details, by_free = state.classes[kind], state.by_free[kind]
+        if details.gpus < gpus:
+            continue
+        for (good, whole), leaves in state.wholly[kind].items():
+            lost = good // big - (good - details.good) // big
+            for shared, node in _two(leaves, by_free, -1, avoid, demand.spread == "node"):
+                yield (
+                    shared, lost, 1, 2 * whole - 1, details.waits, state.pressure[details.kind],
+                    details.gpus - gpus, not (details.short or details.off_rail), node,
+                )  # fmt: skip
+
+
+def _two(
+    leaves: list[int],
+    by_free: dict[int, list[list[int]]],
+    free: int,
+    avoid: frozenset[int],
+    by_node: bool,  # noqa: FBT001
+) -> Iterator[tuple[bool, int]]:
+    """The first node of these leaves that is outside `avoid`, and the first of all where that is inside."""
+    first = True
+    for leaf in leaves:
+        for node in by_free[leaf][free]:
+            shared = (node if by_node else leaf) in avoid
+            if first or not shared:
+                yield shared, node
+            if not shared:
+                return
+            first = False
+            if not by_node:
+                break

@@ -1,0 +1,346 @@
+"""A connection from a client: llhttp reads requests from it, exchanges write their answers to it."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from llmgw.router.exchange import Exchange, Request
+from llmgw.serving.faults import (
+    BROKEN,
+    CROWDED,
+    ENCODED,
+    HEAD_TOO_LARGE,
+    MALFORMED,
+    NOT_FORM,
+    NOT_FOUND,
+    NOT_JSON,
+    SLOW,
+    TOO_LARGE,
+    Fault,
+    fault_body,
+    method_fault,
+)
+from llmgw.serving.headers import READ, is_json
+from llmgw.serving.reply import status_line
+from llmgw.serving.routes import MODELS, OWN, ROUTES, Dialect, Route, path_of
+
+if TYPE_CHECKING:
+    from llmgw.router.core import Router
+
+log = logging.getLogger("llmgw.router")
+IDLE, HEAD, BODY, BUSY = range(4)
+_MODEL_PAGE = MODELS + b"/"
+_FIRST_FEED = 16 * 1024
+
+
+class Refused(Exception):  # noqa: N818
+    """Raised inside the parser's callbacks to leave it; carries why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.code)
+        self.fault = fault
+
+
+class Front(asyncio.Protocol):
+    """One client connection. Requests are answered one at a time, in their order."""
+
+    __slots__ = (
+        "_fault", "_head_bytes", "_headers", "_parser", "_request", "_target", "_waiting", "address", "deadline",
+        "exchange", "is_full", "is_over", "phase", "received", "router", "since", "stalled_since", "transport",
+        "will_keep", "write",
+    )  # fmt: skip
+
+    def __init__(self, router: "Router") -> None:
+        self.router = router
+        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[Request] = deque()
+        self._headers: dict[bytes, bytes] = {}
+        self._target = b""
+        self._head_bytes = 0
+        self._request: Request | None = None
+        self._fault: Fault | None = None
+        self.exchange: Exchange | None = None
+        self.phase = IDLE
+        self.deadline = 0.0
+        self.since = 0.0
+        self.received = 0
+        self.stalled_since = 0.0
+        self.is_full = False
+        self.is_over = False
+        self.will_keep = True
+        self.address = ""
+
+    # -- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(self.router.config.limits.write_buffer)
+        self.write = self.transport.write
+        self.deadline = self.router.time() + self.router.config.deadlines.head_s
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else "unix"
+        if not self.router.welcome(self):
+            self._give_up(CROWDED)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.is_over = True
+        self.router.farewell(self)
+        if self.exchange is not None:
+            exchange, self.exchange = self.exchange, None
+            exchange.abandoned()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than the engine sends: the engine has to wait."""
+        self.is_full = True
+        self.stalled_since = self.router.time()
+        if self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.transport.resume_reading()
+
+    # -- requests
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_over:
+            return
+        try:
+            if len(data) > _FIRST_FEED and self.phase != BODY:
+                self._feed_in_parts(data)
+            else:
+                self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            self._leave_parser(error)
+            return
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._give_up(MALFORMED)
+            return
+        if self._waiting:
+            if self.exchange is None:
+                self._next()
+        elif self._request is None and self.exchange is None:
+            self._head_is_slow(len(data))
+
+    def _feed_in_parts(self, data: bytes) -> None:
+        """So that a head's length is seen before all of a long read has gone through the parser."""
+        self._parser.feed_data(data[:_FIRST_FEED])
+        if self._request is None and not self._waiting:
+            self._head_is_slow(_FIRST_FEED)
+        if not self.is_over:
+            self._parser.feed_data(data[_FIRST_FEED:])
+
+    def _leave_parser(self, error: Exception) -> None:
+        cause = error.__context__
+        if isinstance(cause, Refused):
+            self._give_up(cause.fault)
+        else:
+            log.error("request_failed", exc_info=cause)
+            self._give_up(BROKEN)
+
+    def _head_is_slow(self, size: int) -> None:
+        """A head that did not come in one piece is counted and timed."""
+        if self.phase == IDLE:
+            self.phase = HEAD
+            self.deadline = self.router.time() + self.router.config.deadlines.head_s
+        self._head_bytes += size
+        if self._head_bytes > self.router.config.limits.head:
+            self._give_up(HEAD_TOO_LARGE)
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in READ:
+            headers = self._headers
+            if name in headers:
+                raise Refused(MALFORMED)
+            headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        parser, headers, target = self._parser, self._headers, self._target
+        self._request = request = Request(parser.get_method(), target, headers)
+        self._target, self._headers = b"", {}
+        self._head_bytes = self.received = 0
+        if parser.get_http_version() != "1.1":
+            self._check_old(request)
+        elif not parser.should_keep_alive():
+            request.keeps = False
+        if b"host" not in headers and not request.http10:
+            raise Refused(MALFORMED)
+        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
+            raise Refused(MALFORMED)
+        if parser.should_upgrade():
+            raise Refused(MALFORMED)
+        route = ROUTES.get(target) or ROUTES.get(path_of(target))
+        fault = self._check_own(request) if route is None else self._check_routed(request, route)
+        if fault is not None:
+            raise Refused(fault)
+        if self.exchange is None:
+            self.phase = BODY
+            self.since = self.router.now
+        if b"expect" in headers:
+            self._check_expect(headers[b"expect"])
+
+    def _check_old(self, request: Request) -> None:
+        """HTTP/1.0: no kept connection, no chunks; nothing older and nothing newer than 1.1."""
+        if self._parser.get_http_version() != "1.0" or b"transfer-encoding" in request.headers:
+            raise Refused(MALFORMED)
+        request.http10 = True
+        request.keeps = False
+
+    def _check_expect(self, value: bytes) -> None:
+        if value.lower() != b"100-continue":
+            raise Refused(MALFORMED)
+        if self.exchange is None:
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_own(self, request: Request) -> Fault | None:
+        """A request for one of the router's own pages, or for nothing that there is."""
+        path = path_of(request.target)
+        if path not in OWN and not path.startswith(_MODEL_PAGE):
+            return NOT_FOUND if request.target.startswith(b"/") else MALFORMED
+        if request.method not in (b"GET", b"HEAD"):
+            return method_fault("GET")
+        return self.router.identify(request) if path.startswith(MODELS) else None
+
+    def _check_routed(self, request: Request, route: Route) -> Fault | None:
+        """What the head of a request for an engine can be refused for; the body is not waited for then."""
+        request.route = route
+        if request.method != b"POST":
+            return method_fault("POST")
+        fault = self.router.identify(request)
+        if fault is not None:
+            return fault
+        headers, limits = request.headers, self.router.config.limits
+        if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
+            return ENCODED
+        kind = headers.get(b"content-type")
+        if route.multipart:
+            if kind is None or not kind[:20].lower().startswith(b"multipart/form-data;"):
+                return NOT_FORM
+        elif kind != b"application/json" and not is_json(kind):
+            return NOT_JSON
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > (limits.form if route.multipart else limits.body):
+            return TOO_LARGE
+        return None
+
+    def on_body(self, part: bytes) -> None:
+        request = self._request
+        if request is None or request.route is None:
+            return
+        request.chunks.append(part)
+        self.received += len(part)
+        limits = self.router.config.limits
+        if self.received > (limits.form if request.route.multipart else limits.body):
+            raise Refused(TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        request, self._request = self._request, None
+        if self._headers:  # trailers, which say nothing
+            self._headers = {}
+        if request is None:
+            return
+        chunks = request.chunks
+        request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        request.chunks = []
+        self._waiting.append(request)
+        if len(self._waiting) > self.router.config.limits.pipelined:
+            raise Refused(CROWDED)
+
+    def _next(self) -> None:
+        request = self._waiting.popleft()
+        router = self.router
+        self.phase = BUSY
+        self.will_keep = request.keeps and not router.stopping
+        if request.route is not None:
+            self.exchange = exchange = Exchange(router, self, request, request.route)
+            router.exchanges.add(exchange)
+            exchange.start()
+        else:
+            status, kind, body = router.own_page(request)
+            self.answer(status, body, kind=kind, bare=request.method == b"HEAD")
+            self.exchange_over(keep=True)
+
+    # -- answers
+
+    def answer(self, status: int, body: bytes, *, kind: bytes, more: bytes = b"", bare: bool = False) -> None:
+        """An answer of the router's own. `more` are further header lines; `bare` sends the head alone."""
+        close = b"" if self.will_keep else b"connection: close\r\n"
+        head = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n" % (
+            status_line(status), kind, len(body), more, close,
+        )  # fmt: skip
+        self.write(head if bare else head + body)
+
+    def answer_fault(self, fault: Fault, dialect: Dialect, request_id: bytes) -> None:
+        more = b"x-request-id: %b\r\n" % request_id
+        if fault.retry_after is not None:
+            more += b"retry-after: %d\r\n" % fault.retry_after
+        if fault.status == 401:
+            more += b'www-authenticate: Bearer realm="llmgw"\r\n'
+        if fault.allow:
+            more += b"allow: %b\r\n" % fault.allow.encode()
+        body = fault_body(fault, dialect, request_id.decode())
+        self.answer(fault.status, body, kind=b"application/json", more=more)
+
+    def exchange_over(self, *, keep: bool) -> None:
+        """The answer is written; the next request may begin."""
+        self.exchange = None
+        if self.is_over:
+            return
+        if not keep or not self.will_keep:
+            self.close()
+        elif self._waiting:
+            self.router.loop.call_soon(self._resume)
+        elif self._fault is not None:
+            self._give_up(self._fault)
+        else:
+            self.phase = IDLE if self._request is None else BODY
+            self.since = self.router.now
+            self.deadline = self.since + self.router.config.deadlines.keep_alive_s
+
+    def _resume(self) -> None:
+        if self._waiting and self.exchange is None and not self.is_over:
+            self._next()
+
+    def _give_up(self, fault: Fault) -> None:
+        """Answers with the fault, after what is under way, and closes: what else comes cannot be understood."""
+        if self.exchange is not None or self._waiting:
+            self._fault = fault
+            self.transport.pause_reading()
+            if self.exchange is None:
+                self._next()
+            return
+        self.will_keep = False
+        self.router.refused(fault)
+        request = self._request
+        given = request.headers.get(b"x-request-id") if request is not None else None
+        dialect = request.route.dialect if request is not None and request.route is not None else Dialect.OPENAI
+        self.answer_fault(fault, dialect, self.router.request_id(given))
+        self.close()
+
+    def close(self) -> None:
+        self.is_over = True
+        self.transport.close()
+
+    def expire(self, now: float) -> None:
+        """What a sweep does with a connection that has been in one phase for too long."""
+        deadlines, phase = self.router.config.deadlines, self.phase
+        if self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
+            self.is_over = True
+            self.transport.abort()
+        elif phase == IDLE and now > self.deadline:
+            self.close()
+        elif phase == HEAD and now > self.deadline:
+            self._give_up(SLOW)
+        elif phase == BODY:
+            allowed = deadlines.head_s + self.received / self.router.config.limits.body_rate
+            if now - self.since > allowed:
+                self._give_up(SLOW)
