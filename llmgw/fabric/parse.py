@@ -32,6 +32,7 @@ _KNOWN = re.compile(
 _NUMBER_FIELDS = {"vendid", "devid"}
 _GUID_FIELDS = {"sysimgguid", "switchguid", "caguid", "rtguid", "???guid"}
 _HAS_ID = re.compile(r'.*"[SHR?]-')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _GIVE_UP_AFTER = 10_000
 """Lines without a header or a device after which a text is taken for something else."""
 
@@ -47,8 +48,10 @@ def parse(text: str) -> Scan:
 
 
 def _plain(text: str) -> str:
-    """The text without byte order mark and carriage returns at line ends; its lines keep their numbers."""
+    """The text without byte order mark, carriage returns at line ends and lone surrogates; lines keep their numbers."""
     text = text.removeprefix("\ufeff")
+    if not text.isascii():
+        text = _SURROGATE.sub("\ufffd", text)
     return re.sub("\r+\n", "\n", text) if "\r" in text else text
 
 
@@ -116,6 +119,9 @@ class _Reader:
 
     def _port(self, line: str, number: int) -> None:
         read = port_line(line, number, self._seen)
+        if read is None and not line[1:2].isdigit():
+            self._other_text(line, number)
+            return
         if read is None or self._cables is None or self._owner is None:
             why = "" if read is None else "belongs to no device"
             self._say(number, Trouble.UNREAD_PORT, Weight.PARTIAL, why, shown=line)
@@ -157,7 +163,12 @@ class _Reader:
             self._fields[key] = value
         elif line.lstrip()[:1] == "[":
             self._port(line.lstrip(), number)
-        elif not self._head(line, number) and not self._comment(line, number):
+        else:
+            self._other_text(line, number)
+
+    def _other_text(self, line: str, number: int) -> None:
+        """A line that is neither a field nor a port."""
+        if not self._head(line, number) and not self._comment(line, number):
             self._unknown(line, number)
 
     def _head(self, line: str, number: int) -> bool:
