@@ -3,13 +3,12 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab.kernel import UnavailableError
-from tests.lab.layer import REPOSITORY
 
-FOLDER = REPOSITORY / "build" / "debian"
+FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "debian"
 ROOT = FOLDER / "root"
 
 
@@ -22,7 +21,7 @@ def program(name: str, package: str) -> Path:
         return Path(own)
     found = _unpacked(name)
     if not found:
-        _fetch([package])
+        unpack(package)
         found = _unpacked(name)
     if not found:
         raise UnavailableError(f"{package} has no {name}")
@@ -68,8 +67,8 @@ def _apt(*argv: str, folder: Path = FOLDER) -> str:
     return done.stdout
 
 
-def _fetch(packages: Sequence[str]) -> None:
-    """Unpack the packages with whatever they need that is not installed."""
+def unpack(*packages: str) -> None:
+    """Unpack packages with whatever they need that is not installed. UnavailableError where apt cannot fetch them."""
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         raise UnavailableError(f"not installed, and there is no apt-get: {' '.join(packages)}")
     for name in ("lists/partial", "cache/archives/partial", "debs", "root"):
