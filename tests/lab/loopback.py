@@ -7,6 +7,7 @@ engines, and the process supervisor.
 """
 
 import getpass
+import os
 import shutil
 import signal
 import subprocess
@@ -141,7 +142,13 @@ class LoopbackLab:
 
     def run(self, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[Any]":
         """subprocess.run, for the sake of what runs on either lab."""
+        options.setdefault("env", self.environment())
         return subprocess.run(argv, check=options.pop("check", False), **options)
+
+    def environment(self) -> dict[str, str]:
+        """This process's own, with the programs that were unpacked (ssh, dot) where the machine has none."""
+        path = f"{os.environ.get('PATH', '')}:{debs.ROOT}/usr/bin:{debs.ROOT}/usr/sbin"
+        return os.environ | {"PATH": path} | ({"LD_LIBRARY_PATH": found} if (found := debs.libraries()) else {})
 
     def ssh_options(self) -> list[str]:
         """Options of ssh(1) with the lab's key and host keys: nothing is asked, no unknown host is accepted."""
@@ -152,7 +159,8 @@ class LoopbackLab:
     def ssh(self, node: LoopbackNode, command: str) -> "subprocess.CompletedProcess[str]":
         """A command over SSH, as this account."""
         port = str(node.variables()["ansible_port"])
-        argv = ["ssh", *self.ssh_options(), "-p", port, f"{getpass.getuser()}@{node.address}", command]
+        ssh = str(debs.program("ssh", "openssh-client"))
+        argv = [ssh, *self.ssh_options(), "-p", port, f"{getpass.getuser()}@{node.address}", command]
         return self.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 
     def inventory(self, *, groups: Mapping[str, Sequence[str]] | None = None, **variables: Any) -> dict[str, Any]:

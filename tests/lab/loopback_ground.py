@@ -40,6 +40,11 @@ class LoopbackGround:
         own |= {"PATH": self.tools_path, MARK: str(mark), "PYTHONDONTWRITEBYTECODE": "1"}
         return own | ({"LD_LIBRARY_PATH": found} if (found := debs.libraries()) else {})
 
+    def make_key(self, path: Path, comment: str) -> None:
+        """An SSH key of its own."""
+        keygen = str(debs.program("ssh-keygen", "openssh-client"))
+        self.inside(keygen, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
+
     def meeting(self, fabric: str, number: int) -> Meeting:  # noqa: ARG002
         """By the abstract unix sockets that ibsim makes unless told otherwise: nothing listens on the network."""
         name = f"llmgw-{os.getuid()}-{self.folder.name}-{fabric}"

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import suppress
 
