@@ -77,19 +77,7 @@ class LoopbackLab:
 
     def _write(self) -> None:
         (self.folder / "fabrics").mkdir(parents=True)
-        argv = [
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            "lab-controller",
-            "-f",
-            str(self.folder / "id"),
-        ]
-        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        self.ground.make_key(self.folder / "id", "lab-controller")
         for node in self.nodes.values():
             node.write()
         self.show_adapters()

@@ -40,19 +40,7 @@ class LoopbackNode:
         """Its folder: keys, sshd's settings, and programs that answer for this node only."""
         for name in ("bin", "runs", "tmp", "published", "machine"):
             (self.folder / name).mkdir(parents=True)
-        argv = [
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            self.name,
-            "-f",
-            str(self.folder / "host_key"),
-        ]
-        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        self.ground.make_key(self.folder / "host_key", self.name)
         (self.folder / "sshd_config").write_text(self._sshd_config())
         self._write_programs()
         self.hardware.set_gpus(self.host.gpus)
