@@ -50,7 +50,10 @@ class Lab:
         addresses = [f"{subnet}.{FIRST_HOST + number}" for number in range(len(hosts))]
         self.nodes = {host.name: Node(self, host, address) for host, address in zip(hosts, addresses, strict=True)}
         plans = [make_plan(layout) for layout in fabrics]
-        self.fabrics = {plan.name: Simulator(self, plan, number) for number, plan in enumerate(plans)}
+        self.fabrics = {
+            plan.name: Simulator(self.spaces, plan, number, changed=self.show_adapters)
+            for number, plan in enumerate(plans)
+        }
         self._keeper: subprocess.Popen[str] | None = None
 
     @property

@@ -1,0 +1,119 @@
+"""What a loopback lab's nodes and simulators share: a folder, programs without installation, processes with a mark."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.lab import debs
+from tests.lab.kernel import LabError, environment_of
+from tests.lab.simulator import Meeting
+
+MARK = "LLMGW_LOOPBACK"
+
+
+class LoopbackGround:
+    """The machine itself, as the account that runs the lab; see tests.lab.simulator.Ground."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fabrics = folder / "fabrics"
+        self.fabrics_inside = str(self.fabrics)
+        self.tools_path = f"{debs.ROOT}/usr/sbin:{debs.ROOT}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.umad2sim = ""
+
+    def fetch_fabric_tools(self) -> None:
+        """Find ibsim, the fabric tools and a subnet manager, unpacking what is missing. UnavailableError if not."""
+        for name, package in (
+            ("ibsim", "ibsim-utils"),
+            ("ibnetdiscover", "infiniband-diags"),
+            ("opensm", "opensm"),
+        ):
+            debs.program(name, package)
+        self.umad2sim = str(debs.library("umad2sim/libumad2sim.so"))
+
+    def environment(self, mark: Path) -> dict[str, str]:
+        """What every process of the lab is started with; the mark says whose it is."""
+        own = {key: os.environ[key] for key in ("HOME", "LANG", "LOGNAME", "USER") if key in os.environ}
+        own |= {"PATH": self.tools_path, MARK: str(mark), "PYTHONDONTWRITEBYTECODE": "1"}
+        return own | ({"LD_LIBRARY_PATH": found} if (found := debs.libraries()) else {})
+
+    def make_key(self, path: Path, comment: str) -> None:
+        """An SSH key of its own."""
+        keygen = str(debs.program("ssh-keygen", "openssh-client"))
+        self.inside(keygen, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
+
+    def meeting(self, fabric: str, number: int) -> Meeting:  # noqa: ARG002
+        """By the abstract unix sockets that ibsim makes unless told otherwise: nothing listens on the network."""
+        name = f"llmgw-{os.getuid()}-{self.folder.name}-{fabric}"
+        socket = {"IBSIM_SOCKNAME": name}
+        return Meeting("", socket, socket, f"unix:{name}", 0)
+
+    def read_log(self, name: str) -> str:
+        """What something that was started has printed."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def inside(self, *argv: str, may_fail: bool = False, tools: bool = False) -> str:  # noqa: ARG002
+        """What a command printed."""
+        done = subprocess.run(
+            argv,
+            env=self.environment(self.folder),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode and not may_fail:
+            raise LabError(f"{' '.join(argv)}: {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def start_inside(
+        self,
+        argv: Sequence[str],
+        *,
+        log: str,
+        tools: bool = False,  # noqa: ARG002
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
+        """Leave a command running; what it prints is appended to NAME.log."""
+        self.start(argv, log=self.folder / f"{log}.log", mark=self.folder, stdin=stdin)
+
+    def start(
+        self, argv: Sequence[str], *, log: Path, mark: Path, stdin: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[bytes]":
+        """A process in a session of its own, marked."""
+        with log.open("ab") as writes:
+            return subprocess.Popen(
+                argv,
+                env=self.environment(mark),
+                stdin=stdin,
+                stdout=writes,
+                stderr=writes,
+                start_new_session=True,
+            )
+
+
+def marked(folder: Path) -> Iterator[int]:
+    """Processes that were started for that folder or below it, by their mark or by their PATH, which SSH gave them."""
+    words = (f"{MARK}={folder}", f"PATH={folder}/")
+    for path in Path("/proc").glob("[0-9]*"):
+        pid = int(path.name)
+        if pid != os.getpid() and any(line.startswith(words) for line in environment_of(pid).split("\0")):
+            yield pid
+
+
+def signal_all(folder: Path, number: signal.Signals) -> None:
+    """Send a signal to all of them, again until a round finds no new one: they may be forking."""
+    seen: set[int] = set()
+    while fresh := [pid for pid in marked(folder) if pid not in seen]:
+        for pid in fresh:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        seen.update(fresh)
+
+
+def settings(values: Mapping[str, object]) -> str:
+    """Lines of sshd_config, or of a shell's exports."""
+    return "".join(f"{name} {value}\n" for name, value in values.items())
