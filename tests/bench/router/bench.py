@@ -150,7 +150,16 @@ def proxies(names: Sequence[str], folder: Path) -> Iterator[dict[str, Running]]:
 
 def load(port: int, scenario: Scenario, pids: Sequence[int]) -> dict[str, Any]:
     """One short load; what load.c printed."""
-    words = [port, scenario.connections, scenario.warm_s, scenario.seconds, scenario.tokens, scenario.pad, KEY, MODEL]
+    words = [
+        port,
+        scenario.connections,
+        scenario.warm_s,
+        scenario.seconds,
+        scenario.tokens,
+        scenario.pad,
+        KEY,
+        MODEL,
+    ]
     process = pinned(1, [str(BUILD / "load"), *map(str, words), ",".join(map(str, pids))], stdout=subprocess.PIPE)
     out, _ = process.communicate(timeout=60)
     result: dict[str, Any] = json.loads(out)
@@ -195,7 +204,9 @@ def against(up: dict[str, Running], name: str, peer: str) -> float | None:
     return middle([own["us"] / other["us"] for own, other in pairs])
 
 
-def added(up: dict[str, Running], direct: Sequence[dict[str, Any]], name: str, what: str, which: str) -> dict[str, float]:
+def added(
+    up: dict[str, Running], direct: Sequence[dict[str, Any]], name: str, what: str, which: str
+) -> dict[str, float]:
     """Milliseconds that each proxy adds, the direct loads' own taken off."""
     base = middle([one[what][which] for one in direct])
     return {peer: (middle([r[what][which] for r in one.rounds[name]]) - base) / 1e3 for peer, one in up.items()}
