@@ -176,7 +176,6 @@ def test_e5_an_engine_sees_none_of_a_clients_headers_but_those_on_the_list(tmp_p
                     "authorization": "Bearer engine-secret",
                     "content-type": "application/json",
                     "content-length": str(len(engine.seen[0].body)),
-                    "accept": "text/event-stream",
                     "traceparent": trace,
                     "tracestate": "v=1",
                     "x-request-id": "mine-1",

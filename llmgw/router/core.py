@@ -8,13 +8,14 @@ import os
 import random
 import ssl
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llmgw.router.backends import Backend, Backends, Group, SharedCounts
 from llmgw.router.config import Policy, RouterConfig
 from llmgw.router.exchange import ANSWERING, QUEUED, WAITING
 from llmgw.router.meters import Limits, Meters, OwnMeters
-from llmgw.router.tallies import Tallies, count
+from llmgw.router.tallies import Account, Tallies, Tally, count
 from llmgw.serving import choose
 from llmgw.serving.body import prompt_key
 from llmgw.serving.catalog import EMPTY, Catalog, model_listing
@@ -33,10 +34,10 @@ from llmgw.serving.faults import (
     unknown_model,
 )
 from llmgw.serving.headers import bearer, usable_request_id
-from llmgw.serving.keys import OPEN, KeyTable
+from llmgw.serving.keys import OPEN, Caller, KeyTable
 from llmgw.serving.limits import Ticket
 from llmgw.serving.queue import FairQueue
-from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, path_of
+from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, Route, path_of
 
 if TYPE_CHECKING:
     from llmgw.router.accesslog import AccessLog
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llmgw.router")
 _JSON = b"application/json"
+_MOST_PAGES = 10_000
 
 
 class Router:
@@ -73,6 +75,7 @@ class Router:
         self.budget = RetryBudget()
         self.rules = EjectionRules()
         self.tallies = Tallies()
+        self._pages: dict[tuple[Caller, Group, Route, Backend], tuple[Tally, Account]] = {}
         self.limits = Limits(meters or OwnMeters())
         self.queues: dict[str, FairQueue[Exchange]] = {}
         self.access: AccessLog | None = None
@@ -85,6 +88,13 @@ class Router:
         self._numbers = itertools.count(1)
         self._boot = os.urandom(6).hex().encode()
         self._draw = random.Random(os.urandom(16)).random
+
+    def load(self, catalog: Catalog, engine_keys: Mapping[str, str]) -> None:
+        """Serves by this generation from now on; nothing that is under way is touched."""
+        self.catalog = catalog
+        self.loaded_at = self.wall
+        self._pages.clear()
+        self.backends.apply(catalog, engine_keys, now=self.time())
 
     # -- connections
 
@@ -242,15 +252,16 @@ class Router:
         """The exchange is over; whatever counted it lets it go."""
         self.exchanges.discard(exchange)
         now = self.time()
-        backend, usage, stream = exchange.backend, exchange.usage, exchange.stream
+        backend, usage = exchange.backend, exchange.usage
         if backend is not None:
             backend.leave()
-            self._count(exchange, backend, outcome, now)
-            if usage is None and (stream is not None or outcome == "client_left") and exchange.phase >= WAITING:
-                events = 0 if stream is None else max(0, stream.progress)
-                usage = exchange.usage = Usage(exchange.body_bytes // 4, events)
-                exchange.estimated = True
-            self._charge(exchange, usage, outcome)
+            if (
+                usage is None
+                and exchange.phase >= WAITING
+                and (exchange.stream is not None or outcome == "client_left")
+            ):
+                usage = self._estimate(exchange)
+            self._book(exchange, backend, usage, outcome, now)
         else:
             count(self.tallies.refused, outcome)
         if exchange.ticket is not None:
@@ -264,11 +275,19 @@ class Router:
         if self.queues:
             self.serve_waiting()
 
-    def _count(self, exchange: "Exchange", backend: Backend, outcome: str, now: float) -> None:
-        name = (backend.url, exchange.group.target.model, exchange.route.operation)
-        tally = self.tallies.by_endpoint.get(name)
-        if tally is None:
-            tally = self.tallies.tally(name)
+    def _estimate(self, exchange: "Exchange") -> Usage:
+        """What was cut off is charged: one token an event, and the prompt at four bytes a token."""
+        exchange.estimated = True
+        events = 0 if exchange.stream is None else max(0, exchange.stream.progress)
+        exchange.usage = Usage(exchange.body_bytes // 4, events)
+        return exchange.usage
+
+    def _book(self, exchange: "Exchange", backend: Backend, usage: Usage | None, outcome: str, now: float) -> None:
+        """Counts the exchange at its endpoint, and for its key."""
+        pages = self._pages.get((exchange.request.caller, exchange.group, exchange.route, backend))
+        if pages is None:
+            pages = self._open_pages(exchange, backend)
+        tally, account = pages
         outcomes = tally.outcomes
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         tally.whole.observe(now - exchange.started)
@@ -277,22 +296,28 @@ class Router:
             events = exchange.stream.progress if exchange.stream is not None else 0
             if events > 1:
                 tally.between.observe((now - exchange.first_at) / (events - 1))
-
-    def _charge(self, exchange: "Exchange", usage: Usage | None, outcome: str) -> None:
-        caller, target = exchange.request.caller, exchange.group.target
-        name = (caller.tenant, caller.key_id, target.model, target.profile, exchange.route.operation)
-        account = self.tallies.accounts.get(name)
-        if account is None:
-            account = self.tallies.account(name)
         account.requests += 1
         if outcome != "ok":
             account.failed += 1
         if usage is not None:
             account.prompt += usage.prompt
             account.completion += usage.completion
-            account.cached += usage.cached
+            if usage.cached:
+                account.cached += usage.cached
             if exchange.estimated:
                 account.estimated += usage.prompt + usage.completion
+
+    def _open_pages(self, exchange: "Exchange", backend: Backend) -> tuple[Tally, Account]:
+        """Where such an exchange is counted; looked up by identity next time, until the endpoints are others."""
+        caller, target, operation = exchange.request.caller, exchange.group.target, exchange.route.operation
+        if len(self._pages) > _MOST_PAGES:
+            self._pages.clear()
+        pages = (
+            self.tallies.tally((backend.url, target.model, operation)),
+            self.tallies.account((caller.tenant, caller.key_id, target.model, target.profile, operation)),
+        )
+        self._pages[caller, exchange.group, exchange.route, backend] = pages
+        return pages
 
     def refused(self, fault: Fault) -> None:
         """A request that never became an exchange."""

@@ -45,14 +45,20 @@ class Request:
     body: bytes = b""
     caller: Caller = NOBODY
     route: "Route | None" = None
+    http10 = False
+    keeps = True
+    unsized = False
 
     def __init__(self, method: bytes, target: bytes, headers: dict[bytes, bytes]) -> None:
         self.method = method
         self.target = target
         self.headers = headers
         self.chunks: list[bytes] = []
-        self.http10 = False
-        self.keeps = True
+
+    @property
+    def received(self) -> int:
+        """Bytes of the body that are here."""
+        return sum(map(len, self.chunks))
 
 
 class Exchange:

@@ -48,8 +48,8 @@ class Front(asyncio.Protocol):
     """One client connection. Requests are answered one at a time, in their order."""
 
     __slots__ = (
-        "_fault", "_head_bytes", "_headers", "_parser", "_request", "_target", "_waiting", "address", "deadline",
-        "exchange", "is_full", "is_over", "phase", "received", "router", "since", "stalled_since", "transport",
+        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_target", "_waiting", "address", "deadline",
+        "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since", "transport",
         "will_keep", "write",
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Front(asyncio.Protocol):
         self.phase = IDLE
         self.deadline = 0.0
         self.since = 0.0
-        self.received = 0
+        self._ready: Request | None = None
         self.stalled_since = 0.0
         self.is_full = False
         self.is_over = False
@@ -121,16 +121,17 @@ class Front(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up(MALFORMED)
             return
-        if self._waiting:
-            if self.exchange is None:
-                self._next()
+        request = self._ready
+        if request is not None:
+            self._ready = None
+            self._begin(request)
         elif self._request is None and self.exchange is None:
             self._head_is_slow(len(data))
 
     def _feed_in_parts(self, data: bytes) -> None:
         """So that a head's length is seen before all of a long read has gone through the parser."""
         self._parser.feed_data(data[:_FIRST_FEED])
-        if self._request is None and not self._waiting:
+        if self._request is None and self._ready is None and self.exchange is None:
             self._head_is_slow(_FIRST_FEED)
         if not self.is_over:
             self._parser.feed_data(data[_FIRST_FEED:])
@@ -157,17 +158,14 @@ class Front(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name in READ:
-            headers = self._headers
-            if name in headers:
-                raise Refused(MALFORMED)
-            headers[name] = value
+        if name in READ and self._headers.setdefault(name, value) is not value:
+            raise Refused(MALFORMED)
 
     def on_headers_complete(self) -> None:
         parser, headers, target = self._parser, self._headers, self._target
         self._request = request = Request(parser.get_method(), target, headers)
         self._target, self._headers = b"", {}
-        self._head_bytes = self.received = 0
+        self._head_bytes = 0
         if parser.get_http_version() != "1.1":
             self._check_old(request)
         elif not parser.should_keep_alive():
@@ -228,7 +226,9 @@ class Front(asyncio.Protocol):
         elif kind != b"application/json" and not is_json(kind):
             return NOT_JSON
         length = headers.get(b"content-length")
-        if length is not None and int(length) > (limits.form if route.multipart else limits.body):
+        if length is None:
+            request.unsized = True
+        elif int(length) > (limits.form if route.multipart else limits.body):
             return TOO_LARGE
         return None
 
@@ -237,10 +237,10 @@ class Front(asyncio.Protocol):
         if request is None or request.route is None:
             return
         request.chunks.append(part)
-        self.received += len(part)
-        limits = self.router.config.limits
-        if self.received > (limits.form if request.route.multipart else limits.body):
-            raise Refused(TOO_LARGE)
+        if request.unsized:
+            limits = self.router.config.limits
+            if request.received > (limits.form if request.route.multipart else limits.body):
+                raise Refused(TOO_LARGE)
 
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
@@ -250,13 +250,14 @@ class Front(asyncio.Protocol):
             return
         chunks = request.chunks
         request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        request.chunks = []
+        if self.exchange is None and self._ready is None:
+            self._ready = request
+            return
         self._waiting.append(request)
         if len(self._waiting) > self.router.config.limits.pipelined:
             raise Refused(CROWDED)
 
-    def _next(self) -> None:
-        request = self._waiting.popleft()
+    def _begin(self, request: Request) -> None:
         router = self.router
         self.phase = BUSY
         self.will_keep = request.keeps and not router.stopping
@@ -308,15 +309,16 @@ class Front(asyncio.Protocol):
 
     def _resume(self) -> None:
         if self._waiting and self.exchange is None and not self.is_over:
-            self._next()
+            self._begin(self._waiting.popleft())
 
     def _give_up(self, fault: Fault) -> None:
         """Answers with the fault, after what is under way, and closes: what else comes cannot be understood."""
-        if self.exchange is not None or self._waiting:
+        if self.exchange is not None or self._ready is not None:
             self._fault = fault
             self.transport.pause_reading()
-            if self.exchange is None:
-                self._next()
+            request, self._ready = self._ready, None
+            if request is not None:
+                self._begin(request)
             return
         self.will_keep = False
         self.router.refused(fault)
@@ -341,6 +343,7 @@ class Front(asyncio.Protocol):
         elif phase == HEAD and now > self.deadline:
             self._give_up(SLOW)
         elif phase == BODY:
-            allowed = deadlines.head_s + self.received / self.router.config.limits.body_rate
+            received = self._request.received if self._request is not None else 0
+            allowed = deadlines.head_s + received / self.router.config.limits.body_rate
             if now - self.since > allowed:
                 self._give_up(SLOW)

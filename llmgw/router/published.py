@@ -79,10 +79,7 @@ class Published:
         )
 
     def _apply(self, catalog: Catalog) -> None:
-        router = self._router
-        router.catalog = catalog
-        router.loaded_at = router.wall
-        router.backends.apply(catalog, self._engine_keys, now=router.time())
+        self._router.load(catalog, self._engine_keys)
 
     def _keep_out(self, problem: str) -> None:
         count(self._router.tallies.reloads, "endpoints_refused")

@@ -140,6 +140,7 @@ class EventStream:
     __slots__ = (
         "_begun",
         "_exchange",
+        "_flows",
         "_frames",
         "_held",
         "_last",
@@ -157,6 +158,7 @@ class EventStream:
         self._strip = strip
         self._plain = not exchange.frames_pass
         self._begun = False
+        self._flows = False  # whether the next read starts a chunk and an event, so that it may pass as it is
         self._held = b""  # the beginning of an event whose end is still to come
         self._last = b""  # what was passed on last, where the mark of the end is looked for
         self._write = exchange.front.write
@@ -164,14 +166,10 @@ class EventStream:
 
     def feed(self, data: bytes) -> None:
         if (
-            self._begun
+            self._flows
             and data.endswith(b"\n\n\r\n")
-            and not self._held
-            and (b'"usage"' not in data or not says_usage(data))
-            and self._frames is not None
-            and self._frames.clean
             and whole_chunks(data) == 1
-            and not self._plain
+            and (b'"usage"' not in data or not says_usage(data))
         ):
             self.progress += data.count(b"data: {")
             self._last = data
@@ -193,8 +191,11 @@ class EventStream:
             self._pass(whole)
         if self._ended():
             self.eof()
-        elif self._exchange.opening:
+            return
+        if self._exchange.opening:
             self._exchange.write(b"")
+        frames = self._frames
+        self._flows = self._begun and not self._plain and not self._held and frames is not None and frames.clean
 
     def _payload(self, data: bytes) -> bytes:
         if self._frames is not None:

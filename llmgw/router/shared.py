@@ -101,7 +101,7 @@ class SharedMemory:
         self._workers = workers
         numbers = memoryview(mmap.mmap(number, size_for(workers))).cast("q")
         lock = _FileLock(f"/proc/self/fd/{number}")
-        self.lock: AbstractContextManager[object] = lock
+        self.lock: AbstractContextManager[object] | None = lock
         width = _LABEL + workers
         self._endpoints = _Slots(numbers, 0, ENDPOINT_SLOTS, width, lock)
         self._keys = _Slots(numbers, ENDPOINT_SLOTS * width, KEY_SLOTS, width + CELLS, lock)

@@ -115,13 +115,13 @@ class ValkeyLimits:
         why, number = int(answer[0]), int(answer[1])
         if why:
             return _fault(why, caller, number)
-        return Ticket(caller.key_id, number, wanted if caller.tokens_per_minute is not None else 0)
+        return Ticket(caller, number, wanted if caller.tokens_per_minute is not None else 0)
 
     def leave(self, ticket: Ticket, used: int) -> None:
         """Gives a ticket back; nobody waits for that."""
         change = used - ticket.reserved if ticket.reserved else 0
         self._later(
-            self._asked(self._leave(keys=_keys(ticket.key_id), args=[self._router, ticket.second, change]))
+            self._asked(self._leave(keys=_keys(ticket.caller.key_id), args=[self._router, ticket.second, change]))
         )
 
     async def _asked(self, question: Any) -> Any:

@@ -41,8 +41,11 @@ class Ask(msgspec.Struct, gc=False):
     @property
     def most_tokens(self) -> int | None:
         """The longest answer that the request allows, over all choices; None where it says nothing."""
-        most = _whole(self.max_completion_tokens) or _whole(self.max_output_tokens) or _whole(self.max_tokens)
-        return most * (_whole(self.n) or 1) if most else None
+        most = self.max_completion_tokens or self.max_output_tokens or self.max_tokens
+        if type(most) is not int or not 0 < most < 1 << 40:
+            return None
+        choices = self.n
+        return most if choices == 1 or type(choices) is not int or not 0 < choices < 1 << 20 else most * choices
 
     @property
     def session(self) -> str:
@@ -51,10 +54,6 @@ class Ask(msgspec.Struct, gc=False):
             if type(value) is str and value:
                 return value
         return ""
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int and 0 < value < 1 << 40 else 0
 
 
 class _Loose(msgspec.Struct, gc=False):

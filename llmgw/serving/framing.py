@@ -3,23 +3,24 @@
 import re
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:[ \t]*;[^\r\n]*)?\r\n")
+_size_line = _SIZE.match
 _LONGEST_LINE = 4096
 END = b"0\r\n\r\n"
 
 
 def whole_chunks(data: bytes) -> int:
     """1 where the bytes are whole chunks and more follow; 2 where the end of the body is their end; 0 otherwise."""
-    size_line = _SIZE.match
-    at, length = 0, len(data)
+    length = len(data)
+    at = 0
     while at < length:
-        line = size_line(data, at)
+        line = _size_line(data, at)
         if line is None:
             return 0
         size = int(line[1], 16)
         if size == 0:
             return 2 if data[line.end() :] == b"\r\n" else 0
         at = line.end() + size + 2
-        if data[at - 2 : at] != b"\r\n":
+        if not data.startswith(b"\r\n", at - 2):
             return 0
     return 1 if at == length and at else 0
 

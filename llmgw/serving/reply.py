@@ -63,7 +63,11 @@ def read_reply(head: bytes) -> ReplyHead:
         kind, also, value = _meaning(line)
         if also:
             passed += also
-        if kind:
+        if kind == _LENGTH:
+            if reply.length is not None or not value.isdigit() or len(value) > 18:
+                raise ReplyError("a length that is no number, or two of them")
+            reply.length = int(value)
+        elif kind:
             _NOTES[kind](reply, value)
     if reply.chunked and reply.length is not None:
         raise ReplyError("both a length and chunks")
@@ -91,12 +95,6 @@ def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
     return _KINDS.get(name, _NOTHING), line + b"\r\n" if name in _PASSED else b"", field[2].strip(b" \t")
 
 
-def _length(reply: ReplyHead, value: bytes) -> None:
-    if reply.length is not None or not value.isdigit() or len(value) > 18:
-        raise ReplyError("a length that is no number, or two of them")
-    reply.length = int(value)
-
-
 def _coding(reply: ReplyHead, value: bytes) -> None:
     if reply.chunked or value.lower() != b"chunked":
         raise ReplyError("a transfer coding other than chunked")
@@ -121,7 +119,6 @@ def _encoding(reply: ReplyHead, value: bytes) -> None:
 
 
 _NOTES = {
-    _LENGTH: _length,
     _CODING: _coding,
     _CONNECTION: _connection,
     _KEPT: _kept,
