@@ -26,6 +26,7 @@ COMMANDS: dict[str, Entry] = {
     "init": Entry("llmgw.cli.init:init", _SITE, "Write a commented site folder."),
     "check": Entry("llmgw.cli.check:check", _SITE, "Validate the site's files, and with --nodes every node."),
     "models": Entry("llmgw.cli.models:models", _SITE, "Show the catalogue."),
+    "fabric": Entry("llmgw.cli.fabric:fabric", _FABRIC, "Scan, show and draw the InfiniBand fabrics."),
     "plan": Entry("llmgw.cli.plan:plan", _CHANGE, "Show what would be changed, where, and why."),
     "apply": Entry("llmgw.cli.apply:apply", _CHANGE, "Carry out a plan."),
     "reconcile": Entry("llmgw.cli.reconcile:reconcile", _CHANGE, "Repair what failed; for cron, or --follow."),

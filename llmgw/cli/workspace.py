@@ -98,11 +98,13 @@ class Workspace:
 
     @property
     def store_path(self) -> Path:
-        """Where the store is: --state, LLMGW_STATE, else $XDG_STATE_HOME/llmgw/SITE/state.db."""
+        """Where the store is: --state, LLMGW_STATE, else $XDG_STATE_HOME/llmgw/SITE/state.db; SITE is left out where
+        no site is named (maps can be read without one)."""
         if self.state_file:
             return self.state_file
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return Path(home) / "llmgw" / self.settings.name / "state.db"
+        below = self.settings.name if self.folder else ""
+        return Path(home) / "llmgw" / below / "state.db"
 
     @cached_property
     def store(self) -> "State":
