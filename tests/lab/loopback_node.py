@@ -6,7 +6,9 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from tests.lab import debs
 from tests.lab.hardware import Hardware
@@ -69,7 +71,7 @@ class LoopbackNode:
             return
         environment = {
             "LAB_PORTS": self.folder / "machine/fabric-ports",
-            "LAB_FABRIC_TOOLS": debs.program("ibnetdiscover", "infiniband-diags").parent,
+            "LAB_FABRIC_TOOLS": Path(debs.program("ibnetdiscover")).parent,
             "LAB_UMAD2SIM": self.ground.umad2sim,
             "TMPDIR": self.folder / "tmp",
             "LD_LIBRARY_PATH": debs.libraries(),
@@ -79,13 +81,13 @@ class LoopbackNode:
             shutil.copyfile(STAND_INS / "ibtool", self.folder / "lib" / tool)
             self._program(tool, environment, ["bash", str(self.folder / "lib" / tool)])
 
-    def _program(self, name: str, environment: dict[str, object], argv: list[str]) -> None:
+    def _program(self, name: str, environment: Mapping[str, object], argv: list[str]) -> None:
         exports = "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in environment.items())
         path = self.folder / "bin" / name
         path.write_text(f'#!/bin/sh\n{exports}exec {shlex.join(argv)} "$@"\n')
         path.chmod(0o755)
 
-    def variables(self) -> dict[str, object]:
+    def variables(self) -> Mapping[str, object]:
         """What an inventory has to say of it."""
         return {
             "ansible_host": self.address,
@@ -106,8 +108,14 @@ class LoopbackNode:
 
     def start(self) -> None:
         """Start its sshd."""
-        sshd = str(debs.program("sshd", "openssh-server"))
-        argv = [sshd, "-D", "-f", str(self.folder / "sshd_config"), "-E", str(self.folder / "sshd.log")]
+        argv = [
+            debs.program("sshd"),
+            "-D",
+            "-f",
+            str(self.folder / "sshd_config"),
+            "-E",
+            str(self.folder / "sshd.log"),
+        ]
         self.ground.start(argv, log=self.folder / "console.log", mark=self.folder)
 
     def ready(self) -> None:
