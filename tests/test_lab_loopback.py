@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +28,7 @@ APPS = "nvidia-smi --query-compute-apps=gpu_uuid,process_name --format=csv,nohea
 
 
 @pytest.fixture(scope="module")
-def loopback():  # type: ignore[no-untyped-def]
+def loopback() -> Iterator[LoopbackLab]:
     """Two nodes of this account, two fabrics."""
     lab = LoopbackLab("pytest", numbered(2, gpus=[Gpu()] * 2), fabrics=FABRICS)
     try:
@@ -69,14 +71,26 @@ def test_a_process_holds_the_gpu_of_its_own_node_only(loopback: LoopbackLab) -> 
     assert loopback.ssh(one, APPS).stdout == ""
 
 
-def test_an_inventory_leads_ansible_to_the_nodes(loopback: LoopbackLab, tmp_path: "os.PathLike[str]") -> None:
-    path = os.path.join(tmp_path, "hosts.json")  # noqa: PTH118
-    with open(path, "w") as file:  # noqa: PTH123
-        json.dump(loopback.inventory(groups={"gpu_nodes": list(loopback.nodes)}), file)
-    argv = [sys.executable, "-m", "ansible", "adhoc", "gpu_nodes", "-i", path, "-m", "command", "-a", "id -u"]
-    done = loopback.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def test_an_inventory_leads_ansible_to_the_nodes(loopback: LoopbackLab, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts.json"
+    hosts.write_text(json.dumps(loopback.inventory(groups={"gpu_nodes": list(loopback.nodes)})))
+    argv = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "adhoc",
+        "gpu_nodes",
+        "-i",
+        str(hosts),
+        "-m",
+        "command",
+        "-a",
+        "id -u",
+    ]
+    settings = loopback.environment() | {"ANSIBLE_PIPELINING": "True", "ANSIBLE_HOME": str(tmp_path)}
+    done = loopback.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("CHANGED") == 2
+    assert done.stdout.count(f"CHANGED | rc=0 >>\n{os.getuid()}") == 2
 
 
 def test_a_frozen_node_says_nothing_and_goes_on_when_thawed(loopback: LoopbackLab) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ class LoopbackGround:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Another for each account and lab: of the loopback network 127/8 everyone may listen on every address.
+        self.subnet = f"127.77.{zlib.crc32(f'{os.getuid()} {folder.name}'.encode()) % 250 + 1}"
         self.fabrics = folder / "fabrics"
         self.fabrics_inside = str(self.fabrics)
         self.tools_path = f"{debs.ROOT}/usr/sbin:{debs.ROOT}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"

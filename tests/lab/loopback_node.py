@@ -5,6 +5,7 @@ import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +19,6 @@ from tests.lab.loopback_ground import LoopbackGround, marked, settings, signal_a
 from tests.lab.stand_ins import FABRIC_TOOLS
 from tests.lab.stand_ins import HERE as STAND_INS
 
-SUBNET = "127.77.0"
 FIRST_HOST = 11
 SSH_PORT = 22022
 FIRST_ENGINE_PORT = 18000
@@ -31,10 +31,11 @@ class LoopbackNode:
         self.ground = ground
         self.host = host
         self.name = host.name
-        self.address = f"{SUBNET}.{FIRST_HOST + number}"
+        self.address = f"{ground.subnet}.{FIRST_HOST + number}"
         self.ports = f"{FIRST_ENGINE_PORT + 100 * number}-{FIRST_ENGINE_PORT + 100 * number + 99}"
         self.folder = ground.folder / host.name
         self.hardware = Hardware(self.folder / "machine", host.name)
+        self._sshd: subprocess.Popen[bytes] | None = None
 
     # -- what it has -----------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class LoopbackNode:
             "-E",
             str(self.folder / "sshd.log"),
         ]
-        self.ground.start(argv, log=self.folder / "console.log", mark=self.folder)
+        self._sshd = self.ground.start(argv, log=self.folder / "console.log", mark=self.folder)
 
     def ready(self) -> None:
         """Wait for its SSH banner."""
@@ -124,6 +125,8 @@ class LoopbackNode:
 
     def greets(self) -> bool:
         """Whether its sshd sends a banner within a second."""
+        if self._sshd and self._sshd.poll() is not None:
+            return False  # whoever answers there is another
         with suppress(OSError), socket.create_connection((self.address, SSH_PORT), 1) as link:
             link.settimeout(1)
             return link.recv(4) == b"SSH-"
