@@ -12,20 +12,30 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "debian"
 ROOT = FOLDER / "root"
 
 
-def program(name: str, package: str) -> Path:
-    """A program of that name: the machine's own, or the one of the package, unpacked if need be.
+def provide(packages: Mapping[str, str]) -> None:
+    """Make sure of programs, given with the package of each: what the machine has not is unpacked, all at once.
 
-    UnavailableError where there is neither the program nor an apt that can fetch its package.
+    UnavailableError where there is no apt that can fetch them, or a package has not the program.
     """
+    lacking = {name: package for name, package in packages.items() if not find(name)}
+    if lacking:
+        unpack(*dict.fromkeys(lacking.values()))
+    if still := [name for name in lacking if not find(name)]:
+        raise UnavailableError(f"not to be had: {' '.join(still)}")
+
+
+def find(name: str) -> Path | None:
+    """A program of that name: the machine's own, or one that was unpacked."""
     if own := shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"):
         return Path(own)
-    found = _unpacked(name)
-    if not found:
-        unpack(package)
-        found = _unpacked(name)
-    if not found:
-        raise UnavailableError(f"{package} has no {name}")
-    return found
+    return next((path for folder in ("usr/sbin", "usr/bin") if (path := ROOT / folder / name).exists()), None)
+
+
+def program(name: str) -> str:
+    """The path of a program that was provided."""
+    if path := find(name):
+        return str(path)
+    raise UnavailableError(f"there is no {name}")
 
 
 def libraries() -> str:
@@ -39,10 +49,6 @@ def library(name: str) -> Path:
         for path in sorted(root.glob(f"usr/lib/*-linux-gnu/{name}")):
             return path
     raise UnavailableError(f"there is no {name}")
-
-
-def _unpacked(name: str) -> Path | None:
-    return next((path for folder in ("usr/sbin", "usr/bin") if (path := ROOT / folder / name).exists()), None)
 
 
 def _apt(*argv: str, folder: Path = FOLDER) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.lab import debs
 from tests.lab.hosts import Host, numbered
-from tests.lab.kernel import LabError, wait_until
+from tests.lab.kernel import LabError, UnavailableError, wait_until
 from tests.lab.layer import REPOSITORY
 from tests.lab.loopback_ground import LoopbackGround, marked, signal_all
 from tests.lab.loopback_node import LoopbackNode
@@ -55,10 +55,9 @@ class LoopbackLab:
 
         UnavailableError where sshd or the fabric tools are missing and cannot be fetched.
         """
-        for name, package in (("sshd", "openssh-server"), ("ssh", "openssh-client")):
-            debs.program(name, package)
-        if self.fabrics:
-            self.ground.fetch_fabric_tools()
+        if not os.geteuid():
+            raise UnavailableError("a loopback lab is for accounts that are not root, which has a real one")
+        self.ground.provide(fabrics=bool(self.fabrics))
         self.down()
         try:
             self._write()
@@ -147,8 +146,14 @@ class LoopbackLab:
     def ssh(self, node: LoopbackNode, command: str) -> "subprocess.CompletedProcess[str]":
         """A command over SSH, as this account."""
         port = str(node.variables()["ansible_port"])
-        ssh = str(debs.program("ssh", "openssh-client"))
-        argv = [ssh, *self.ssh_options(), "-p", port, f"{getpass.getuser()}@{node.address}", command]
+        argv = [
+            debs.program("ssh"),
+            *self.ssh_options(),
+            "-p",
+            port,
+            f"{getpass.getuser()}@{node.address}",
+            command,
+        ]
         return self.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 
     def inventory(self, *, groups: Mapping[str, Sequence[str]] | None = None, **variables: Any) -> dict[str, Any]:
@@ -171,7 +176,7 @@ def sweep(name: str) -> None:
     """Remove what a lab of that name has left."""
     folder = ROOT / name
     signal_all(folder, signal.SIGKILL)
-    wait_until(lambda: not list(marked(folder)), lambda: f"{list(marked(folder))} live on", timeout_s=10)
+    wait_until(lambda: not marked(folder), lambda: f"{marked(folder)} live on", timeout_s=10)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -3,7 +3,8 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.lab.kernel import LabError, environment_of
 from tests.lab.simulator import Meeting
 
 MARK = "LLMGW_LOOPBACK"
+SSH = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+FABRICS = {"ibsim": "ibsim-utils", "ibnetdiscover": "infiniband-diags", "opensm": "opensm"}
 
 
 class LoopbackGround:
@@ -19,20 +22,18 @@ class LoopbackGround:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Another for each account and lab: of the loopback network 127/8 everyone may listen on every address.
+        self.subnet = f"127.77.{zlib.crc32(f'{os.getuid()} {folder.name}'.encode()) % 250 + 1}"
         self.fabrics = folder / "fabrics"
         self.fabrics_inside = str(self.fabrics)
         self.tools_path = f"{debs.ROOT}/usr/sbin:{debs.ROOT}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         self.umad2sim = ""
 
-    def fetch_fabric_tools(self) -> None:
-        """Find ibsim, the fabric tools and a subnet manager, unpacking what is missing. UnavailableError if not."""
-        for name, package in (
-            ("ibsim", "ibsim-utils"),
-            ("ibnetdiscover", "infiniband-diags"),
-            ("opensm", "opensm"),
-        ):
-            debs.program(name, package)
-        self.umad2sim = str(debs.library("umad2sim/libumad2sim.so"))
+    def provide(self, *, fabrics: bool) -> None:
+        """Find sshd and ssh, and for fabrics their tools, unpacking what is missing. UnavailableError if not."""
+        debs.provide(SSH | (FABRICS if fabrics else {}))
+        if fabrics:
+            self.umad2sim = str(debs.library("umad2sim/libumad2sim.so"))
 
     def environment(self, mark: Path) -> dict[str, str]:
         """What every process of the lab is started with; the mark says whose it is."""
@@ -42,8 +43,7 @@ class LoopbackGround:
 
     def make_key(self, path: Path, comment: str) -> None:
         """An SSH key of its own."""
-        keygen = str(debs.program("ssh-keygen", "openssh-client"))
-        self.inside(keygen, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
+        self.inside(debs.program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
 
     def meeting(self, fabric: str, number: int) -> Meeting:  # noqa: ARG002
         """By the abstract unix sockets that ibsim makes unless told otherwise: nothing listens on the network."""
@@ -95,19 +95,42 @@ class LoopbackGround:
             )
 
 
-def marked(folder: Path) -> Iterator[int]:
-    """Processes that were started for that folder or below it, by their mark or by their PATH, which SSH gave them."""
-    words = (f"{MARK}={folder}", f"PATH={folder}/")
+def marked(folder: Path) -> set[int]:
+    """Processes that were started for that folder or below it.
+
+    Known by the mark, by the PATH that SSH gave them, or as sshd's by the settings file that it names (it writes its
+    title over its environment); and with each of these all that are below it.
+    """
+    parents, found = {}, set()
     for path in Path("/proc").glob("[0-9]*"):
         pid = int(path.name)
-        if pid != os.getpid() and any(line.startswith(words) for line in environment_of(pid).split("\0")):
-            yield pid
+        parents[pid] = _parent(path)
+        if pid != os.getpid() and _is_marked(path, folder):
+            found.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _is_marked(process: Path, folder: Path) -> bool:
+    words = (f"{MARK}={folder}", f"PATH={folder}/")
+    if any(line.startswith(words) for line in environment_of(int(process.name)).split("\0")):
+        return True
+    with suppress(OSError):
+        return f" -f {folder}/" in (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+    return False
+
+
+def _parent(process: Path) -> int:
+    with suppress(OSError):
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def signal_all(folder: Path, number: signal.Signals) -> None:
     """Send a signal to all of them, again until a round finds no new one: they may be forking."""
     seen: set[int] = set()
-    while fresh := [pid for pid in marked(folder) if pid not in seen]:
+    while fresh := marked(folder) - seen:
         for pid in fresh:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)

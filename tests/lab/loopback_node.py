@@ -5,8 +5,11 @@ import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from tests.lab import debs
 from tests.lab.hardware import Hardware
@@ -16,7 +19,6 @@ from tests.lab.loopback_ground import LoopbackGround, marked, settings, signal_a
 from tests.lab.stand_ins import FABRIC_TOOLS
 from tests.lab.stand_ins import HERE as STAND_INS
 
-SUBNET = "127.77.0"
 FIRST_HOST = 11
 SSH_PORT = 22022
 FIRST_ENGINE_PORT = 18000
@@ -29,10 +31,11 @@ class LoopbackNode:
         self.ground = ground
         self.host = host
         self.name = host.name
-        self.address = f"{SUBNET}.{FIRST_HOST + number}"
+        self.address = f"{ground.subnet}.{FIRST_HOST + number}"
         self.ports = f"{FIRST_ENGINE_PORT + 100 * number}-{FIRST_ENGINE_PORT + 100 * number + 99}"
         self.folder = ground.folder / host.name
         self.hardware = Hardware(self.folder / "machine", host.name)
+        self._sshd: subprocess.Popen[bytes] | None = None
 
     # -- what it has -----------------------------------------------------------------------------------
 
@@ -69,7 +72,7 @@ class LoopbackNode:
             return
         environment = {
             "LAB_PORTS": self.folder / "machine/fabric-ports",
-            "LAB_FABRIC_TOOLS": debs.program("ibnetdiscover", "infiniband-diags").parent,
+            "LAB_FABRIC_TOOLS": Path(debs.program("ibnetdiscover")).parent,
             "LAB_UMAD2SIM": self.ground.umad2sim,
             "TMPDIR": self.folder / "tmp",
             "LD_LIBRARY_PATH": debs.libraries(),
@@ -79,13 +82,13 @@ class LoopbackNode:
             shutil.copyfile(STAND_INS / "ibtool", self.folder / "lib" / tool)
             self._program(tool, environment, ["bash", str(self.folder / "lib" / tool)])
 
-    def _program(self, name: str, environment: dict[str, object], argv: list[str]) -> None:
+    def _program(self, name: str, environment: Mapping[str, object], argv: list[str]) -> None:
         exports = "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in environment.items())
         path = self.folder / "bin" / name
         path.write_text(f'#!/bin/sh\n{exports}exec {shlex.join(argv)} "$@"\n')
         path.chmod(0o755)
 
-    def variables(self) -> dict[str, object]:
+    def variables(self) -> Mapping[str, object]:
         """What an inventory has to say of it."""
         return {
             "ansible_host": self.address,
@@ -106,9 +109,15 @@ class LoopbackNode:
 
     def start(self) -> None:
         """Start its sshd."""
-        sshd = str(debs.program("sshd", "openssh-server"))
-        argv = [sshd, "-D", "-f", str(self.folder / "sshd_config"), "-E", str(self.folder / "sshd.log")]
-        self.ground.start(argv, log=self.folder / "console.log", mark=self.folder)
+        argv = [
+            debs.program("sshd"),
+            "-D",
+            "-f",
+            str(self.folder / "sshd_config"),
+            "-E",
+            str(self.folder / "sshd.log"),
+        ]
+        self._sshd = self.ground.start(argv, log=self.folder / "console.log", mark=self.folder)
 
     def ready(self) -> None:
         """Wait for its SSH banner."""
@@ -116,6 +125,8 @@ class LoopbackNode:
 
     def greets(self) -> bool:
         """Whether its sshd sends a banner within a second."""
+        if self._sshd and self._sshd.poll() is not None:
+            return False  # whoever answers there is another
         with suppress(OSError), socket.create_connection((self.address, SSH_PORT), 1) as link:
             link.settimeout(1)
             return link.recv(4) == b"SSH-"
