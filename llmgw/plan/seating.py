@@ -9,19 +9,20 @@ from llmgw.plan.nodes import Ground, SiteNode
 from llmgw.plan.placer import Spot
 from llmgw.plan.roster import Member, Roster
 from llmgw.plan.seats import GpuDesk, PortDesk, layout_of
-from llmgw.plan.task import Task, free_runs, port_users
+from llmgw.plan.task import free_runs, holdings, port_users
 from llmgw.site import Site
 
 
 class Seating:
     """Gives seats out one replica after the other; what it has given it does not give again."""
 
-    def __init__(self, site: Site, ground: Ground, roster: Roster, task: Task) -> None:
+    def __init__(self, site: Site, ground: Ground, roster: Roster) -> None:
         self.site = site
         self.ground = ground
-        self.task = task
         self._gpus = GpuDesk()
-        self._taken: dict[str, set[int]] = {name: set(gpus) for name, gpus in task.kept.items()}
+        held = holdings(roster)
+        self._freed = held.freed
+        self._taken: dict[str, set[int]] = {name: set(gpus) for name, gpus in held.kept.items()}
         self._ports: dict[str, PortDesk] = {}
         self._used = port_users(roster)
 
@@ -59,7 +60,7 @@ class Seating:
         return node.gpus - node.taken.keys() - self._taken.get(node.name, set())
 
     def _late(self, node: SiteNode) -> Collection[int]:
-        return self.task.freed.get(node.name, frozenset())
+        return self._freed.get(node.name, frozenset())
 
     def _desk(self, node: SiteNode) -> PortDesk:
         if node.name not in self._ports:

@@ -1,6 +1,7 @@
 """Spots for a replica of several nodes: under one leaf, else over few leaves of one pod, else over few pods."""
 
 from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from itertools import combinations, permutations
 
 from llmgw.plan.placer.problem import Demand
@@ -65,20 +66,20 @@ def _most_promising(
     clean = [k for k in kinds if not (state.classes[k].short or state.classes[k].off_rail)]
     tidy = _room(state, clean, gpus)
     big, good, whole = state.big_nodes, state.good, state.whole
+    columns = [(state.at_least[k][gpus], state.at_least[k][-1]) for k in clean if state.classes[k].gpus > gpus]
 
     def key(leaf: int) -> Key:
-        dirty = max(0, count - tidy[leaf])
-        parts = sum(
-            state.at_least[k][gpus][leaf] - len(state.by_free[k][leaf][-1])
-            for k in clean
-            if leaf in state.by_free[k]
-        )
-        used = max(0, count - parts - dirty)
-        left = good[leaf] - used
-        lost = good[leaf] // big - left // big
+        ready = tidy[leaf]
+        dirty = count - ready if ready < count else 0
+        used = count - dirty
+        for enough, entire in columns:
+            used -= enough[leaf] - entire[leaf]
+        if used < 0:
+            used = 0
+        lost = good[leaf] // big - (good[leaf] - used) // big
         return leaf in avoid, dirty, lost, used, used * (2 * whole[leaf] - used), leaf
 
-    return sorted(leaves, key=key)[:_CLOSE_LOOK]
+    return nsmallest(_CLOSE_LOOK, leaves, key=key)
 
 
 def _kind_choices(state: State, kinds: list[int]) -> list[list[int]]:
