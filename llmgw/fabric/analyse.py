@@ -82,12 +82,12 @@ def _ends(pairs: Sequence[Pair], edges: Iterable[int]) -> tuple[list[_End], froz
     for index in edges:
         a, a_line, b, b_line = pairs[index]
         if a.kind is Kind.ADAPTER:
-            if is_aggregation(a, b):
+            if is_aggregation(a, b, a_line.peer_port):
                 aggregation.add(a.guid)
             else:
                 found.append(_End(a, a_line, index, b))
         if b.kind is Kind.ADAPTER:
-            if is_aggregation(b, a):
+            if is_aggregation(b, a, b_line.peer_port):
                 aggregation.add(b.guid)
             else:
                 found.append(_End(b, b_line, index, a))

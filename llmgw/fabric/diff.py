@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from llmgw.base import Document, Guid, Value, count, natural_key
+from llmgw.base import Document, Guid, Value, count, natural_key, visible
 from llmgw.fabric.labels import switch_labels
 from llmgw.fabric.topology import AdapterItem, LinkItem, SwitchItem, Topology
 
@@ -247,5 +247,5 @@ def _rail_words(adapter: AdapterItem) -> str:
 
 
 def change_lines(changes: Iterable[ChangeItem]) -> list[str]:
-    """One line a change: `newly short: gpu07 mlx5_2/1 - leaf-c port 11, 4xNDR to 2xNDR, its kind at 4xNDR`."""
-    return [f"{one.kind}: {one.text}" for one in changes]
+    """One line a change, safe to show: `newly short: gpu07 mlx5_2/1 - leaf-c port 11, 4xNDR to 2xNDR, …`."""
+    return [visible(f"{one.kind}: {one.text}") for one in changes]

@@ -14,7 +14,7 @@ import yaml
 
 from llmgw.base import is_host_name, natural
 from llmgw.fabric.fabric import Fabric, Severity
-from llmgw.fabric.findings import end_words
+from llmgw.fabric.findings import two_ends
 from llmgw.fabric.topology import summary
 
 _LIMIT_SERIES = 500
@@ -120,7 +120,7 @@ def _exposition(fabric: Fabric, name: str, scanned_at: datetime, down: int) -> I
 def _short(fabric: Fabric, name: str) -> Iterator[tuple[str, int]]:
     short = [cable for cable in fabric.cables if cable.degraded][:_LIMIT_SERIES]
     for cable in short:
-        a, b = end_words(fabric, cable.a, cable.a_port), end_words(fabric, cable.b, cable.b_port)
+        a, b = two_ends(fabric, cable)
         ends = f"a={_label(a)},b={_label(b)}"
         rates = f"rate={_label(cable.rate)},expected={_label(cable.expected)}"
         guid = f"guid={_label(cable.a)},port={_label(str(cable.a_port))}"

@@ -29,8 +29,15 @@ def findings(fabric: Fabric, near: Neighbours, misfits: Sequence[Finding]) -> Fa
 
 
 def cable_words(fabric: Fabric, cable: Cable) -> str:
-    """`gpu07 mlx5_2/1 - leaf-c port 11`: both ends as people call them."""
-    return f"{end_words(fabric, cable.a, cable.a_port)} - {end_words(fabric, cable.b, cable.b_port)}"
+    """`gpu07 mlx5_2/1 - leaf-c port 11`: both ends as people call them, an adapter's first."""
+    return " - ".join(two_ends(fabric, cable))
+
+
+def two_ends(fabric: Fabric, cable: Cable) -> tuple[str, str]:
+    """What people call the ends of a cable, an adapter's first."""
+    a, b = (cable.a, cable.a_port), (cable.b, cable.b_port)
+    first, second = (b, a) if b in fabric.adapters and a not in fabric.adapters else (a, b)
+    return end_words(fabric, *first), end_words(fabric, *second)
 
 
 def end_words(fabric: Fabric, guid: str, port: int) -> str:

@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from llmgw.fabric.names import host_class, natural_order
 
+_RARER = 3
+"""A larger set of adapters is the ruler where the most common one has at most this many times its hosts."""
+
 _SMALL = 3
 """Hosts of a class of fewer are taken into one with the same adapters, if they have as many as this themselves."""
 
@@ -129,7 +132,7 @@ def _like(host: Host, classes: Sequence[list[Host]]) -> list[Host] | None:
 
 def _class(hosts: list[Host]) -> HostClass:
     count = Counter(host.words for host in hosts)
-    rulers = sorted(count, key=lambda words: (-count[words], -len(words), words))
+    rulers = _rulers(count)
     ruler = rulers[0]
     seats: dict[int, int] = {}
     patterns: Counter[tuple[int, ...]] = Counter()
@@ -146,6 +149,19 @@ def _class(hosts: list[Host]) -> HostClass:
         (spot.leaf, groups[seats[spot.key]]) for host in hosts for spot in host.spots if spot.key in seats
     )
     return HostClass(hosts, ruler, count[ruler], groups, seats, _majorities(votes))
+
+
+def _rulers(count: Mapping[tuple[Word, ...], int]) -> list[tuple[Word, ...]]:
+    """The sets of adapters that hosts of a class have, the ruler first.
+
+    That is the most common one, or a larger one that contains it and is not much rarer: where a leaf is gone, half
+    of a small cluster may lack the adapters that were on it.
+    """
+    found = sorted(count, key=lambda words: (-count[words], -len(words), words))
+    usual = set(found[0])
+    larger = [words for words in found if usual < set(words) and _RARER * count[words] >= count[found[0]] > 1]
+    ruler = max(larger, key=lambda words: (len(words), count[words]), default=found[0])
+    return [ruler, *(words for words in found if words != ruler)]
 
 
 def _ruler_for(host: Host, rulers: Sequence[tuple[Word, ...]]) -> tuple[Word, ...] | None:

@@ -63,7 +63,11 @@ class Reading:
 
 def read(text: str, *, stderr: str = "") -> Reading:
     """The scan in a text, with what its tool wrote to stderr where that was kept apart. Raises nothing."""
-    scan = parse(text)
+    return judge(parse(text), stderr=stderr)
+
+
+def judge(scan: Scan, *, stderr: str = "") -> Reading:
+    """What a scan is worth, and its cables."""
     joined = join(scan)
     problems = [
         *scan.problems,

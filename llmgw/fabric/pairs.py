@@ -113,7 +113,7 @@ def _rates(one: PortLine, other: PortLine) -> Iterator[Problem]:
 
 
 def _names(line: PortLine, device: Device) -> Problem:
-    """A node-name map renames adapters on port lines only; one changed letter is no renaming."""
+    """A node-name map renames adapters on port lines only; one letter more, less or other is no renaming."""
     what = f"here the device of line {device.line} has another name"
     if device.kind is Kind.SWITCH or _one_letter(line.name, device.name):
         return Problem(line.line, Trouble.NAMES_DIFFER, Weight.PARTIAL, what, line.name[:200])
@@ -121,7 +121,10 @@ def _names(line: PortLine, device: Device) -> Problem:
 
 
 def _one_letter(one: str, other: str) -> bool:
-    return len(one) == len(other) and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+    """Whether one letter changed, added or lost makes one name of the other."""
+    short, long = sorted((one, other), key=len)
+    same = next((place for place, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    return len(long) - len(short) < 2 and short[same + (len(long) == len(short)) :] == long[same + 1 :]
 
 
 def _port_guids(one: PortLine, other: PortLine) -> Iterator[Problem]:
@@ -132,6 +135,9 @@ def _port_guids(one: PortLine, other: PortLine) -> Iterator[Problem]:
 
 
 def _lids(line: PortLine, device: Device, lid: int | None) -> Iterator[Problem]:
-    if line.lid is not None and lid is not None:
-        what = f"{line.lid} here, {lid} by the block of line {device.line}"
-        yield Problem(line.line, Trouble.LIDS_DIFFER, Weight.PARTIAL, what)
+    what = f"{_lid_words(line.lid)} here, {_lid_words(lid)} by the block of line {device.line}"
+    yield Problem(line.line, Trouble.LIDS_DIFFER, Weight.PARTIAL, what)
+
+
+def _lid_words(lid: int | None) -> str:
+    return "none" if lid is None else str(lid)

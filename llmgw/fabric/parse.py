@@ -222,7 +222,7 @@ class _Reader:
         try:
             return int(value or "0", 16)
         except ValueError:
-            self._say(number, Trouble.UNKNOWN_LINE, Weight.NOTE, "no number above this line", shown=value)
+            self._say(number, Trouble.UNKNOWN_LINE, Weight.PARTIAL, "no number above this line", shown=value)
             return 0
 
     def _comment(self, line: str, number: int) -> bool:

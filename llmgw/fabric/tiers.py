@@ -89,13 +89,14 @@ def _stands_like_a_leaf(guid: str, near: Neighbours, distance: Mapping[str, int]
     )
 
 
-def is_aggregation(device: Device, peer: Device) -> bool:
-    """Whether an adapter is the aggregation node of the switch it is cabled to, by its model or its chassis."""
+def is_aggregation(device: Device, peer: Device, peer_port: int) -> bool:
+    """Whether an adapter is the aggregation node of the switch it is cabled to.
+
+    It is by its model; or by its description where it shares the switch's system GUID or sits on its last port.
+    """
+    if peer.kind is not Kind.SWITCH:
+        return False
     if device.model == AGGREGATION_MODEL:
-        return peer.kind is Kind.SWITCH
-    return (
-        bool(device.system)
-        and device.system == peer.system
-        and peer.kind is Kind.SWITCH
-        and says_aggregation(device.name)
-    )
+        return True
+    inside = (device.system and device.system == peer.system) or peer_port == peer.ports
+    return bool(inside) and says_aggregation(device.name)

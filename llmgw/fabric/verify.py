@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from llmgw.base import Document, Value
+from llmgw.base import Document, Value, visible
 from llmgw.fabric.fabric import Fabric, Finding, Severity
 from llmgw.fabric.linkinfo import DownPort
 
@@ -77,5 +77,5 @@ def _peer(fabric: Fabric, port: DownPort) -> str:
 
 
 def finding_lines(findings: Findings) -> list[str]:
-    """One line a finding: `error: short cable: …`."""
-    return [f"{one.severity}: {one.kind}: {one.text}" for one in findings.findings]
+    """One line a finding, safe to show: `error: short cable: …`."""
+    return [visible(f"{one.severity}: {one.kind}: {one.text}") for one in findings.findings]

@@ -42,8 +42,17 @@ _TONES = {
 
 def quoted(text: str) -> str:
     """A DOT string that Graphviz shows as the text itself, whatever it holds. `visible` control characters."""
+    return _in_quotes(text, backslash="\\\\")
+
+
+def hint(text: str) -> str:
+    """As `quoted`, for a tooltip, of which Graphviz 2 reads backslashes twice."""
+    return _in_quotes(text, backslash="\\" * 4)
+
+
+def _in_quotes(text: str, *, backslash: str) -> str:
     shown = visible(text)[:LIMIT_TEXT]
-    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") + '"'
+    return '"' + shown.replace("\\", backslash).replace('"', '\\"').replace("&", "&amp;") + '"'
 
 
 def dot(layout: Layout) -> str:
@@ -107,8 +116,8 @@ class _Writer:
                 colour, width = "#9fb0c2", 0.25 + 0.1 * wire.cables
             else:
                 width = 0.6 if wire.look is Look.FEWER else 1.6 * self._mark
-            hint = quoted(wire.hint)
-            yield f'{a} -- {b} [color="{colour}", style={style}, penwidth={width:.2f}, tooltip={hint}];'
+            words = hint(wire.hint)
+            yield f'{a} -- {b} [color="{colour}", style={style}, penwidth={width:.2f}, tooltip={words}];'
         for wire in wires:
             if wire.number:
                 part = (0.24, 0.76, 0.33, 0.67)[wire.number % 4]
@@ -133,7 +142,7 @@ class _Writer:
                 extra += f', color="{LOOKS[one.look][0]}", penwidth=2'
             yield (
                 f'{self._name()} [{self._box(one.x, one.y, one.width, one.height)}, fillcolor="{fill}",'
-                f" label={quoted(one.text)}, fontsize={one.font:.1f}, tooltip={quoted(one.hint)}{extra}];"
+                f" label={quoted(one.text)}, fontsize={one.font:.1f}, tooltip={hint(one.hint)}{extra}];"
             )
             if one.number:
                 yield self._number(one.number, one.x + one.width, one.y, LOOKS[one.look][0])
@@ -159,7 +168,7 @@ class _Writer:
                 extra += f', label={quoted(text)}, fontsize={font:.1f}, fontcolor="{_ink_on(fill)}"'
             yield (
                 f'{self._name()} [{self._box(one.x, one.y, one.width, one.height)}, fillcolor="{fill}",'
-                f" tooltip={quoted(one.hint)}{extra}];"
+                f" tooltip={hint(one.hint)}{extra}];"
             )
             if one.text and one.number:
                 yield self._number(one.number, one.x + one.width, one.y, LOOKS[one.look][0])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from llmgw.base import count
 from llmgw.fabric.drawing.ask import Ask
-from llmgw.fabric.drawing.dot import quoted
+from llmgw.fabric.drawing.dot import hint, quoted
 from llmgw.fabric.drawing.marks import Mark
 from llmgw.fabric.drawing.palette import FAULT, INK, LOOKS, PAPER, TIERS
 from llmgw.fabric.drawing.pods import trunks
@@ -64,6 +64,6 @@ def _switch(fabric: Fabric, ask: Ask, guid: str, name: str, below: int, marked: 
     label += f", {marked} marked" if marked else ""
     colour = LOOKS[mark.look][0] if mark is not _PLAIN else FAULT if marked else INK
     width = 2 if mark is not _PLAIN or marked else 0.5
-    hint = quoted(f"{switch.label}: {switch.name.strip()}, {guid}")
+    words = hint(f"{switch.label}: {switch.name.strip()}, {guid}")
     fill = TIERS[switch.tier]
-    return f'{name} [label={label}", fillcolor="{fill}", color="{colour}", penwidth={width}, tooltip={hint}];'
+    return f'{name} [label={label}", fillcolor="{fill}", color="{colour}", penwidth={width}, tooltip={words}];'
