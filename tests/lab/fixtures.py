@@ -75,7 +75,7 @@ def lab() -> Iterator[Lab]:
     """
     shares = engine_shares()
     hosts = [*numbered(4, gpus=[Gpu()] * 4), Host("l1", Init.LIGHT, gpus=(Gpu(),) * 4), Host("r1")]
-    made = Lab("pytest", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
+    made = Lab(f"pytest-{os.getpid()}", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
     try:
         made.up()
     except UnavailableError as error:
