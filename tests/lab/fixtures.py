@@ -77,7 +77,7 @@ def lab() -> Iterator[Lab]:
     shares = engine_shares()
     router = Host("r1", shares=python_shares())
     hosts = [*numbered(4, gpus=[Gpu()] * 4), Host("l1", Init.LIGHT, gpus=(Gpu(),) * 4), router]
-    made = Lab("pytest", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
+    made = Lab(f"pytest-{os.getpid()}", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
     try:
         made.up()
     except UnavailableError as error:

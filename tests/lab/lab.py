@@ -65,12 +65,14 @@ class Lab:
     def up(self, *, keep: bool = False) -> "Lab":
         """Start every host and fabric and wait for them. Not kept, the lab ends with this process.
 
-        UnavailableError where this machine cannot have a lab, LabError where something did not come up.
+        UnavailableError where this machine cannot have a lab, LabError where one of that name is up already or
+        something did not come up.
         """
         require_lab()
         self.spaces.layer = host_layer()
         if self.fabrics and (missing := lacks_fabric_tools(self.spaces.layer)):
             raise UnavailableError(missing)
+        self._refuse_a_second()
         sweep(self.places)
         try:
             self._write()
@@ -85,6 +87,11 @@ class Lab:
             self.down()
             raise
         return self
+
+    def _refuse_a_second(self) -> None:
+        if self.places.record.exists() and alive(self.places.read().get("switch", 0)):
+            end = f"python -m tests.lab --name {self.name} down"
+            raise LabError(f"a lab named {self.name} is up; this ends it: {end}")
 
     def _write(self) -> None:
         addresses = {node.name: node.address for node in self.nodes.values()}
