@@ -131,7 +131,7 @@ class Exchange:
     def _may_use(self, ask: Ask, group: "Group") -> bool:
         """Whether the caller's key allows the model. A body that names two could get past the list: it never may."""
         models, request = self.request.caller.models, self.request
-        if not self.route.multipart and repeated_model(request.body):
+        if not self.route.multipart and repeated_model(request.body, ask.model):
             return False
         return models is None or ask.model in models or group.target.model in models
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmgw.router")
 IDLE, HEAD, BODY, BUSY = range(4)
 _MODEL_PAGE = MODELS + b"/"
-_FIRST_FEED = 16 * 1024
+_LONG_READ = 16 * 1024
 
 
 class Refused(Exception):  # noqa: N818
@@ -111,10 +111,10 @@ class Front(asyncio.Protocol):
         if self.is_over:
             return
         try:
-            if len(data) > _FIRST_FEED and self.phase != BODY:
-                self._feed_in_parts(data)
-            else:
-                self._parser.feed_data(data)
+            if len(data) > _LONG_READ and self._request is None and self._is_too_long(data):
+                self._give_up(HEAD_TOO_LARGE)
+                return
+            self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             self._leave_parser(error)
             return
@@ -128,13 +128,9 @@ class Front(asyncio.Protocol):
         elif self._request is None and self.exchange is None:
             self._head_is_slow(len(data))
 
-    def _feed_in_parts(self, data: bytes) -> None:
-        """So that a head's length is seen before all of a long read has gone through the parser."""
-        self._parser.feed_data(data[:_FIRST_FEED])
-        if self._request is None and self._ready is None and self.exchange is None:
-            self._head_is_slow(_FIRST_FEED)
-        if not self.is_over:
-            self._parser.feed_data(data[_FIRST_FEED:])
+    def _is_too_long(self, data: bytes) -> bool:
+        """Whether a long read that begins with a head, or goes on with one, holds too much of it."""
+        return data.find(b"\r\n\r\n", 0, self.router.config.limits.head) < 0
 
     def _leave_parser(self, error: Exception) -> None:
         cause = error.__context__

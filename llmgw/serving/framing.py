@@ -25,6 +25,17 @@ def whole_chunks(data: bytes) -> int:
     return 1 if at == length and at else 0
 
 
+def is_one_chunk(data: bytes) -> bool:
+    """Whether the bytes are exactly one chunk; what comes of nearly every token. May say no where it is yes."""
+    end = data.find(b"\r\n", 1, 12)
+    if end < 0 or not data[:end].isalnum():
+        return False
+    try:
+        return int(data[:end], 16) + end + 4 == len(data) and data.endswith(b"\r\n")
+    except ValueError:
+        return False
+
+
 def chunk(payload: bytes) -> bytes:
     """One chunk. Nothing for an empty payload, which would end the body."""
     return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""
