@@ -185,7 +185,7 @@ class Exchange:
         """The request to the engine, in one write where it is small."""
         self.upstream = upstream
         self.phase = WAITING
-        self.deadline = now + self.router.config.deadlines.first_byte_s
+        self.deadline = now + self.router.first_byte_s
         route, headers, body = self.route, self.request.headers, self.body
         assert self.backend is not None
         head = b"%bcontent-type: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
