@@ -399,5 +399,7 @@ class Exchange:
             upstream.drop()
 
     def finish(self, outcome: str, *, keep: bool) -> None:
+        """The one end of every exchange. Lets go of the relay, which holds it: no cycle waits for the collector."""
         self.router.finished(self, outcome)
+        self.relay = self.stream = None
         self.front.exchange_over(keep=keep)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
@@ -55,7 +55,7 @@ class Front(asyncio.Protocol):
     def __init__(self, router: "Router") -> None:
         self.router = router
         self.transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
         self._headers: dict[bytes, bytes] = {}
         self._target = b""
@@ -87,6 +87,7 @@ class Front(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.is_over = True
+        self._parser = None  # which holds this connection's methods: no cycle is to wait for the collector
         self.router.farewell(self)
         if self.exchange is not None:
             exchange, self.exchange = self.exchange, None
