@@ -1,12 +1,14 @@
-"""What guards the router: keys, headers, paths, logs, the admin listener (E1 to E7), the published files (A10, A11)."""
+"""What guards the router: keys, headers, paths, logs, admin pages (E1 to E7), published files (A10, A11)."""
 
 import asyncio
+import gc
 import json
 import logging
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from llmgw.router.status import replace_whole
 from llmgw.serving.endpoints import EndpointsFile
 from llmgw.serving.keys import digest_of, is_well_formed, make_key
 from llmgw.store.usage import UsageLedger
-from tests.fakes.http_engine import engines, streams
+from tests.fakes.http_engine import answers, engines, streams
 from tests.fakes.router_world import (
     QUIET,
     World,
@@ -258,6 +260,7 @@ def test_e7_the_public_port_has_no_admin_pages_and_the_admin_port_knows_its_name
 
 _WRITER = """
 import sys
+from collections import Counter
 from pathlib import Path
 from llmgw.router.status import replace_whole
 path, generation = Path(sys.argv[1]), int(sys.argv[2])
@@ -406,3 +409,33 @@ def test_status_metrics_and_ledger_tell_what_was_done(tmp_path: Path) -> None:
     assert (row.prompt, row.completion, row.estimated) == (7, 4, 0)
     assert ledger.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob(".endpoints.status.*")), "no part is left behind"
+
+
+def test_nothing_of_a_finished_request_waits_for_the_garbage_collector() -> None:
+    """Streams, answers, refusals and clients that leave, each on its own connection, with the collector off."""
+
+    async def work() -> None:
+        async with engines(1, streams(3)) as (engine,), running(QUIET, static=static([engine])) as world:
+            gc.collect()
+            gc.disable()
+            for _ in range(10):
+                await world.ask(chat(stream=True))
+                await world.ask(chat(model="nope"))
+                await world.ask(path="/nope")
+                _, writer = await asyncio.open_connection("127.0.0.1", world.port)
+                writer.write(written(chat(stream=True)))
+                await until(lambda: engine.seen)
+                writer.close()
+            await until(lambda: not world.router.fronts)
+            engine.behave = answers()
+            for _ in range(5):
+                await world.ask()
+            await until(lambda: not world.router.fronts)
+            await asyncio.sleep(0.1)
+            ours = Counter(type(one).__name__ for one in gc.get_objects())
+            gc.enable()
+            kept = sum(len(backend.idle) for backend in world.router.backends.by_url.values())
+            assert ours["Exchange"] == ours["Request"] == ours["EventStream"] == ours["Front"] == 0
+            assert ours["Upstream"] == kept
+
+    run(work())

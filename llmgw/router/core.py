@@ -81,6 +81,7 @@ class Router:
         self.access: AccessLog | None = None
         self.remote_limits: ValkeyLimits | None = None
         self.tls: ssl.SSLContext | None = None
+        self.first_byte_s = config.deadlines.first_byte_s
         self.stopping = False
         self.fronts: set[Front] = set()
         self.exchanges: set[Exchange] = set()

@@ -131,7 +131,7 @@ class Exchange:
     def _may_use(self, ask: Ask, group: "Group") -> bool:
         """Whether the caller's key allows the model. A body that names two could get past the list: it never may."""
         models, request = self.request.caller.models, self.request
-        if not self.route.multipart and repeated_model(request.body):
+        if not self.route.multipart and repeated_model(request.body, ask.model):
             return False
         return models is None or ask.model in models or group.target.model in models
 
@@ -185,7 +185,7 @@ class Exchange:
         """The request to the engine, in one write where it is small."""
         self.upstream = upstream
         self.phase = WAITING
-        self.deadline = now + self.router.config.deadlines.first_byte_s
+        self.deadline = now + self.router.first_byte_s
         route, headers, body = self.route, self.request.headers, self.body
         assert self.backend is not None
         head = b"%bcontent-type: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
@@ -399,5 +399,7 @@ class Exchange:
             upstream.drop()
 
     def finish(self, outcome: str, *, keep: bool) -> None:
+        """The one end of every exchange. Lets go of the relay, which holds it: no cycle waits for the collector."""
         self.router.finished(self, outcome)
+        self.relay = self.stream = None
         self.front.exchange_over(keep=keep)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmgw.router")
 IDLE, HEAD, BODY, BUSY = range(4)
 _MODEL_PAGE = MODELS + b"/"
-_FIRST_FEED = 16 * 1024
+_UNUSUAL = frozenset((b"connection", b"transfer-encoding", b"upgrade", b"expect"))
+_LONG_READ = 16 * 1024
 
 
 class Refused(Exception):  # noqa: N818
@@ -48,15 +49,13 @@ class Front(asyncio.Protocol):
     """One client connection. Requests are answered one at a time, in their order."""
 
     __slots__ = (
-        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_target", "_waiting", "address", "deadline",
-        "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since", "transport",
-        "will_keep", "write",
+        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_served", "_target", "_waiting", "address", "deadline", "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since", "transport", "will_keep", "write",
     )  # fmt: skip
 
     def __init__(self, router: "Router") -> None:
         self.router = router
         self.transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
         self._headers: dict[bytes, bytes] = {}
         self._target = b""
@@ -65,7 +64,7 @@ class Front(asyncio.Protocol):
         self._fault: Fault | None = None
         self.exchange: Exchange | None = None
         self.phase = IDLE
-        self.deadline = 0.0
+        self._served = False
         self.since = 0.0
         self._ready: Request | None = None
         self.stalled_since = 0.0
@@ -80,7 +79,7 @@ class Front(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(self.router.config.limits.write_buffer)
         self.write = self.transport.write
-        self.deadline = self.router.time() + self.router.config.deadlines.head_s
+        self.since = self.router.time()
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else "unix"
         if not self.router.welcome(self):
@@ -88,6 +87,7 @@ class Front(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.is_over = True
+        self._parser = None  # which holds this connection's methods: no cycle is to wait for the collector
         self.router.farewell(self)
         if self.exchange is not None:
             exchange, self.exchange = self.exchange, None
@@ -111,10 +111,10 @@ class Front(asyncio.Protocol):
         if self.is_over:
             return
         try:
-            if len(data) > _FIRST_FEED and self.phase != BODY:
-                self._feed_in_parts(data)
-            else:
-                self._parser.feed_data(data)
+            if len(data) > _LONG_READ and self._request is None and self._is_too_long(data):
+                self._give_up(HEAD_TOO_LARGE)
+                return
+            self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             self._leave_parser(error)
             return
@@ -128,13 +128,9 @@ class Front(asyncio.Protocol):
         elif self._request is None and self.exchange is None:
             self._head_is_slow(len(data))
 
-    def _feed_in_parts(self, data: bytes) -> None:
-        """So that a head's length is seen before all of a long read has gone through the parser."""
-        self._parser.feed_data(data[:_FIRST_FEED])
-        if self._request is None and self._ready is None and self.exchange is None:
-            self._head_is_slow(_FIRST_FEED)
-        if not self.is_over:
-            self._parser.feed_data(data[_FIRST_FEED:])
+    def _is_too_long(self, data: bytes) -> bool:
+        """Whether a long read that begins with a head, or goes on with one, holds too much of it."""
+        return data.find(b"\r\n\r\n", 0, self.router.config.limits.head) < 0
 
     def _leave_parser(self, error: Exception) -> None:
         cause = error.__context__
@@ -148,7 +144,7 @@ class Front(asyncio.Protocol):
         """A head that did not come in one piece is counted and timed."""
         if self.phase == IDLE:
             self.phase = HEAD
-            self.deadline = self.router.time() + self.router.config.deadlines.head_s
+            self.since = self.router.time()
         self._head_bytes += size
         if self._head_bytes > self.router.config.limits.head:
             self._give_up(HEAD_TOO_LARGE)
@@ -168,14 +164,10 @@ class Front(asyncio.Protocol):
         self._head_bytes = 0
         if parser.get_http_version() != "1.1":
             self._check_old(request)
-        elif not parser.should_keep_alive():
-            request.keeps = False
-        if b"host" not in headers and not request.http10:
+        elif b"host" not in headers:
             raise Refused(MALFORMED)
-        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
-            raise Refused(MALFORMED)
-        if parser.should_upgrade():
-            raise Refused(MALFORMED)
+        if not _UNUSUAL.isdisjoint(headers):
+            self._check_unusual(request)
         route = ROUTES.get(target) or ROUTES.get(path_of(target))
         fault = self._check_own(request) if route is None else self._check_routed(request, route)
         if fault is not None:
@@ -183,8 +175,8 @@ class Front(asyncio.Protocol):
         if self.exchange is None:
             self.phase = BODY
             self.since = self.router.now
-        if b"expect" in headers:
-            self._check_expect(headers[b"expect"])
+            if b"expect" in headers:
+                self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _check_old(self, request: Request) -> None:
         """HTTP/1.0: no kept connection, no chunks; nothing older and nothing newer than 1.1."""
@@ -193,11 +185,15 @@ class Front(asyncio.Protocol):
         request.http10 = True
         request.keeps = False
 
-    def _check_expect(self, value: bytes) -> None:
-        if value.lower() != b"100-continue":
+    def _check_unusual(self, request: Request) -> None:
+        """Headers about the connection and the body's form, which most requests do not have."""
+        headers = request.headers
+        if b"connection" in headers and not self._parser.should_keep_alive():
+            request.keeps = False
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked" or b"upgrade" in headers:
             raise Refused(MALFORMED)
-        if self.exchange is None:
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
+            raise Refused(MALFORMED)
 
     def _check_own(self, request: Request) -> Fault | None:
         """A request for one of the router's own pages, or for nothing that there is."""
@@ -260,6 +256,7 @@ class Front(asyncio.Protocol):
     def _begin(self, request: Request) -> None:
         router = self.router
         self.phase = BUSY
+        self._served = True
         self.will_keep = request.keeps and not router.stopping
         if request.route is not None:
             self.exchange = exchange = Exchange(router, self, request, request.route)
@@ -305,7 +302,6 @@ class Front(asyncio.Protocol):
         else:
             self.phase = IDLE if self._request is None else BODY
             self.since = self.router.now
-            self.deadline = self.since + self.router.config.deadlines.keep_alive_s
 
     def _resume(self) -> None:
         if self._waiting and self.exchange is None and not self.is_over:
@@ -338,9 +334,9 @@ class Front(asyncio.Protocol):
         if self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
             self.is_over = True
             self.transport.abort()
-        elif phase == IDLE and now > self.deadline:
+        elif phase == IDLE and now - self.since > (deadlines.keep_alive_s if self._served else deadlines.head_s):
             self.close()
-        elif phase == HEAD and now > self.deadline:
+        elif phase == HEAD and now - self.since > deadlines.head_s:
             self._give_up(SLOW)
         elif phase == BODY:
             received = self._request.received if self._request is not None else 0

@@ -14,7 +14,7 @@ from llmgw.serving.events import (
     told,
 )
 from llmgw.serving.failover import says_not_started
-from llmgw.serving.framing import END, Dechunker, FramingError, chunk, whole_chunks
+from llmgw.serving.framing import END, Dechunker, FramingError, chunk, is_one_chunk, whole_chunks
 
 if TYPE_CHECKING:
     from llmgw.router.exchange import Exchange
@@ -168,7 +168,7 @@ class EventStream:
         if (
             self._flows
             and data.endswith(b"\n\n\r\n")
-            and whole_chunks(data) == 1
+            and (is_one_chunk(data) or whole_chunks(data) == 1)
             and (b'"usage"' not in data or not says_usage(data))
         ):
             self.progress += data.count(b"data: {")

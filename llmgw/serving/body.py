@@ -95,8 +95,14 @@ def _why_unread(body: bytes) -> Fault:
     return NO_MODEL
 
 
-def repeated_model(body: bytes) -> bool:
-    """Whether `model` may stand twice at the top, where engines and routers could read different ones."""
+def repeated_model(body: bytes, model: str) -> bool:
+    """Whether `model` may stand more than once at the top, so that some parser could read another one than ours did.
+
+    Ours takes the last. Where it is what stands first as well, no parser that takes the first or the last differs.
+    """
+    match = _FIRST_KEY.match(body)
+    if match is not None and match[1] == b'"%b"' % model.encode():
+        return False
     if body.count(b'"model"') < 2 and b"\\u00" not in body:
         return False
     names: list[str] = []
@@ -134,7 +140,7 @@ def with_model(body: bytes, model: str) -> bytes:
     is written again: its order and all values stay as they came, blanks between them do not.
     """
     match = _FIRST_KEY.match(body)
-    if match and not repeated_model(body):
+    if match and body.count(b'"model"') == 1 and b"\\u00" not in body:
         return body[: match.start(1)] + _encode(model) + body[match.end(1) :]
     members = _members(body)
     members["model"] = msgspec.Raw(_encode(model))

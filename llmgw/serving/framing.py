@@ -4,6 +4,7 @@ import re
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:[ \t]*;[^\r\n]*)?\r\n")
 _size_line = _SIZE.match
+_HEX = b"0123456789abcdefABCDEF"
 _LONGEST_LINE = 4096
 END = b"0\r\n\r\n"
 
@@ -23,6 +24,15 @@ def whole_chunks(data: bytes) -> int:
         if not data.startswith(b"\r\n", at - 2):
             return 0
     return 1 if at == length and at else 0
+
+
+def is_one_chunk(data: bytes) -> bool:
+    """Whether the bytes are exactly one chunk; what comes of nearly every token. May say no where it is yes."""
+    end = data.find(b"\r\n", 1, 12)
+    size = data[:end]
+    if end < 0 or size.strip(_HEX):
+        return False
+    return int(size, 16) + end + 4 == len(data) and data.endswith(b"\r\n")
 
 
 def chunk(payload: bytes) -> bytes:

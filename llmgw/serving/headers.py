@@ -22,6 +22,8 @@ READ = frozenset(
         b"content-length",
         b"transfer-encoding",
         b"expect",
+        b"connection",
+        b"upgrade",
         b"x-request-id",
         b"x-session-id",
     )

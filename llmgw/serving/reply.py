@@ -60,7 +60,10 @@ def read_reply(head: bytes) -> ReplyHead:
     del lines[0]
     passed = b""
     for line in lines:
-        kind, also, value = _meaning(line)
+        meaning = _meaning(line)
+        if meaning is None:
+            continue
+        kind, also, value = meaning
         if also:
             passed += also
         if kind == _LENGTH:
@@ -83,8 +86,8 @@ def _read_status(line: bytes) -> ReplyHead:
 
 
 @lru_cache(1024)
-def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
-    """What a header line is about, the line where a client gets it, and its value.
+def _meaning(line: bytes) -> tuple[int, bytes, bytes] | None:
+    """What a header line is about, the line where a client gets it, and its value; None where it does not matter.
 
     Remembered, since engines send the same lines again and again.
     """
@@ -92,7 +95,10 @@ def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
     if field is None:
         raise ReplyError("a line that is no header")
     name = field[1].lower()
-    return _KINDS.get(name, _NOTHING), line + b"\r\n" if name in _PASSED else b"", field[2].strip(b" \t")
+    kind, passed = _KINDS.get(name, _NOTHING), name in _PASSED
+    if kind == _NOTHING and not passed:
+        return None
+    return kind, line + b"\r\n" if passed else b"", field[2].strip(b" \t")
 
 
 def _coding(reply: ReplyHead, value: bytes) -> None:
