@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,14 @@ from typing import Protocol
 
 from tests.lab import debs, llama
 from tests.lab.doorway import open_door
-from tests.lab.hosts import Gpu, Host, Share, numbered
+from tests.lab.hosts import Gpu, Host, numbered
 from tests.lab.kernel import LabError, wait_until
 from tests.lab.lab import Lab
 from tests.lab.layer import REPOSITORY
 from tests.lab.loopback import LEAVES_OUT, LoopbackLab
 from tests.lab.netfile import Bank, Layout
 from tests.lab.simulator import Simulator
+from tests.lab.site import python_shares
 
 NODES = ("n1", "n2", "n3", "n4")
 FABRICS = (
@@ -107,7 +107,7 @@ class RootStage:
         self.folder = folder
         engines = llama.engine_shares()
         nodes = [host.with_shares(*engines) for host in numbered(4, gpus=[Gpu()] * 4)]
-        router = Host("r1", shares=tuple(_checkout()))
+        router = Host("r1", shares=python_shares())
         self.lab = Lab("demo", [*nodes, router], fabrics=FABRICS)
 
     def bring_up(self) -> None:
@@ -163,13 +163,6 @@ class RootStage:
 
     def take_down(self) -> None:
         Lab("demo", ()).down()
-
-
-def _checkout() -> list[Share]:
-    """This checkout where it is, and the Python that its environment is made of, where that is none of Debian's."""
-    base = Path(sys.base_prefix)
-    folders = [REPOSITORY, *([] if str(base).startswith("/usr") else [base])]
-    return [Share(folder, str(folder)) for folder in folders]
 
 
 def root_stage(folder: Path) -> Stage:
