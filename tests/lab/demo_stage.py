@@ -56,7 +56,13 @@ class Stage(Protocol):
 
     def bring_up(self) -> None: ...
 
-    def run(self, command: str) -> int: ...
+    def run(self, command: str) -> int:
+        """A command as the control host: its exit status."""
+        ...
+
+    def run_here(self, command: str) -> int:
+        """A command on this machine, outside of the lab."""
+        ...
 
     def start_router(self) -> str: ...
 
@@ -90,6 +96,11 @@ def commands_environment(folder: Path, site: Path) -> dict[str, str]:
         "PYTHONPATH": str(REPOSITORY),
     }
     return os.environ | settings
+
+
+def _run_here(command: str, environment: dict[str, str]) -> int:
+    argv = ["bash", "-euo", "pipefail", "-c", command]
+    return subprocess.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 # -- root ------------------------------------------------------------------------------------------------
@@ -127,6 +138,9 @@ class RootStage:
         argv = ["bash", "-euo", "pipefail", "-c", command]
         environment = commands_environment(self.folder, SITE)
         return self.lab.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL).returncode
+
+    def run_here(self, command: str) -> int:
+        return _run_here(command, commands_environment(self.folder, SITE))
 
     def start_router(self) -> str:
         """llmgw router on r1, in a unit of its own, and doors to it from this machine.
@@ -206,6 +220,9 @@ class RootlessStage:
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
         return self.lab.run(argv, cwd=REPOSITORY, env=self._environment(), stdin=subprocess.DEVNULL).returncode
+
+    def run_here(self, command: str) -> int:
+        return _run_here(command, self._environment())
 
     def start_router(self) -> str:
         """llmgw router on this machine's loopback."""
