@@ -15,10 +15,19 @@ elif [ "$(id -u)" != 0 ]; then
         as_root=(false)
     fi
 fi
+root=yes
 if [ "${as_root[*]}" = false ]; then
-    as_root=()
+    root=no as_root=()
 elif [ "$1" = up ]; then
     "${as_root[@]}" "$python" -m tests.lab.packages demo
 fi
-[ "$1" != up ] || make --no-print-directory engine
+if [ "$1" = up ]; then
+    layer=true
+    if [ "$root" = yes ]; then # what hosts need, while the environment is made
+        "${as_root[@]}" "$python" -m tests.lab.layer >/dev/null &
+        layer="wait $!"
+    fi
+    make --no-print-directory engine
+    $layer
+fi
 exec "${as_root[@]}" build/venv/bin/python -m tests.lab.demo "$1"

@@ -167,8 +167,8 @@ class RootStage:
         return f"""
 # It stays up. On this machine:
 #   {url}/v1                        the router, an OpenAI API (models: tiny, count)
-#   http://127.0.0.1:{self.admin}                       its status
-#   build/demo/llmgw status                         llmgw as the control host; any command
+#   http://127.0.0.1:{self.admin}                           its pages
+#   build/demo/llmgw replicas list                  llmgw as the control host; any command
 #   build/demo/compute.svg                          the map
 # Break something, then build/demo/llmgw plan (python -m tests.lab --help says what else can be broken):
 #   build/venv/bin/python -m tests.lab --name demo off n3
@@ -244,7 +244,7 @@ class RootlessStage:
         return f"""
 # It stays up. On this machine:
 #   {url}/v1                 the router, an OpenAI API (models: tiny, count)
-#   {exports} build/venv/bin/llmgw status
+#   {exports} build/venv/bin/llmgw replicas list
 #   build/demo/compute.svg                   the map
 # make demo-down removes every trace of it."""
 
