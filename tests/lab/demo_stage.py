@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -207,15 +206,13 @@ class RootlessStage:
 
     def bring_up(self) -> None:
         llama.engine_shares()
-        if not shutil.which("dot"):
-            debs.provide({"dot": "graphviz"})
+        debs.provide_dot()
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
         write_site(self.lab, self.folder / "site", self.published)
 
     def _environment(self) -> dict[str, str]:
-        own = {key: value for key, value in self.lab.environment().items() if key == "LD_LIBRARY_PATH"}
-        return commands_environment(self.folder, self.folder / "site") | own
+        return commands_environment(self.folder, self.folder / "site") | debs.environment()
 
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
