@@ -40,10 +40,10 @@ test: packages env engine check ## everything, real parts included; skips with a
 	pytest -m "$(SLOW)"
 
 demo: ## from nothing to a streamed answer, every part real
-	tests/lab/demo.sh up
+	@tests/lab/demo.sh up
 
 demo-down: ## the end of the demo
-	tests/lab/demo.sh down
+	@tests/lab/demo.sh down
 
 bench: env ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -56,7 +55,13 @@ class Stage(Protocol):
 
     def bring_up(self) -> None: ...
 
-    def run(self, command: str) -> int: ...
+    def run(self, command: str) -> int:
+        """A command as the control host: its exit status."""
+        ...
+
+    def run_here(self, command: str) -> int:
+        """A command on this machine, outside of the lab."""
+        ...
 
     def start_router(self) -> str: ...
 
@@ -90,6 +95,11 @@ def commands_environment(folder: Path, site: Path) -> dict[str, str]:
         "PYTHONPATH": str(REPOSITORY),
     }
     return os.environ | settings
+
+
+def _run_here(command: str, environment: dict[str, str]) -> int:
+    argv = ["bash", "-euo", "pipefail", "-c", command]
+    return subprocess.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 # -- root ------------------------------------------------------------------------------------------------
@@ -128,6 +138,9 @@ class RootStage:
         environment = commands_environment(self.folder, SITE)
         return self.lab.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL).returncode
 
+    def run_here(self, command: str) -> int:
+        return _run_here(command, commands_environment(self.folder, SITE))
+
     def start_router(self) -> str:
         """llmgw router on r1, in a unit of its own, and doors to it from this machine.
 
@@ -153,8 +166,8 @@ class RootStage:
         return f"""
 # It stays up. On this machine:
 #   {url}/v1                        the router, an OpenAI API (models: tiny, count)
-#   http://127.0.0.1:{self.admin}                       its status
-#   build/demo/llmgw status                         llmgw as the control host; any command
+#   http://127.0.0.1:{self.admin}                           its pages
+#   build/demo/llmgw replicas list                  llmgw as the control host; any command
 #   build/demo/compute.svg                          the map
 # Break something, then build/demo/llmgw plan (python -m tests.lab --help says what else can be broken):
 #   build/venv/bin/python -m tests.lab --name demo off n3
@@ -186,19 +199,20 @@ class RootlessStage:
 
     def bring_up(self) -> None:
         llama.engine_shares()
-        if not shutil.which("dot"):
-            debs.provide({"dot": "graphviz"})
+        debs.provide_dot()
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
         write_site(self.lab, self.folder / "site", self.published)
 
     def _environment(self) -> dict[str, str]:
-        own = {key: value for key, value in self.lab.environment().items() if key == "LD_LIBRARY_PATH"}
-        return commands_environment(self.folder, self.folder / "site") | own
+        return commands_environment(self.folder, self.folder / "site") | debs.environment()
 
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
         return self.lab.run(argv, cwd=REPOSITORY, env=self._environment(), stdin=subprocess.DEVNULL).returncode
+
+    def run_here(self, command: str) -> int:
+        return _run_here(command, self._environment())
 
     def start_router(self) -> str:
         """llmgw router on this machine's loopback."""
@@ -220,7 +234,7 @@ class RootlessStage:
         return f"""
 # It stays up. On this machine:
 #   {url}/v1                 the router, an OpenAI API (models: tiny, count)
-#   {exports} build/venv/bin/llmgw status
+#   {exports} build/venv/bin/llmgw replicas list
 #   build/demo/compute.svg                   the map
 # make demo-down removes every trace of it."""
 

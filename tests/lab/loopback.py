@@ -135,7 +135,7 @@ class LoopbackLab:
     def environment(self) -> dict[str, str]:
         """This process's own, with the programs that were unpacked (ssh, dot) where the machine has none."""
         path = f"{os.environ.get('PATH', '')}:{debs.ROOT}/usr/bin:{debs.ROOT}/usr/sbin"
-        return os.environ | {"PATH": path} | ({"LD_LIBRARY_PATH": found} if (found := debs.libraries()) else {})
+        return os.environ | {"PATH": path} | debs.environment()
 
     def ssh_options(self) -> list[str]:
         """Options of ssh(1) with the lab's key and host keys: nothing is asked, no unknown host is accepted."""
