@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from llmgw.router.relay import BodyUntilClose, ChunkedBody, EventStream, HeldAnswer, Relay, SizedBody
-from llmgw.serving.body import Ask, read_ask, repeated_model, with_model, with_usage
+from llmgw.serving.body import Ask, for_engine, read_ask, repeated_model
 from llmgw.serving.events import Usage, body_usage
 from llmgw.serving.failover import Trouble, may_try_again
 from llmgw.serving.faults import (
@@ -114,10 +114,14 @@ class Exchange:
             return
         self.ask, self.group = ask, group
         body = request.body
-        if ask.model != group.target.model:
-            body = self._renamed(body, group.target.model)
-        if ask.stream is True and self.route.usage_option and not ask.wants_usage:
-            body = with_usage(body)
+        renamed = ask.model != group.target.model
+        told = ask.stream is not True or not self.route.usage_option or ask.wants_usage
+        if renamed or not told:
+            changed = self._for_engine(group.target.model if renamed else "", usage=not told)
+            if isinstance(changed, Fault):
+                self.refuse(changed)
+                return
+            body = changed
         self.body, self.body_bytes = body, len(body)
         if request.caller.is_limited:
             router.admit(self, reservation(len(body), ask.most_tokens))
@@ -135,12 +139,13 @@ class Exchange:
             return False
         return models is None or ask.model in models or group.target.model in models
 
-    def _renamed(self, body: bytes, model: str) -> bytes:
+    def _for_engine(self, model: str, *, usage: bool) -> bytes | Fault:
         """The body as the engine has to see it, which knows the model by one name only."""
+        body = self.request.body
         if not self.route.multipart:
-            return with_model(body, model)
+            return for_engine(body, model=model, usage=usage)
         form = form_model(self.request.headers[b"content-type"], body)
-        return with_form_model(body, form, model) if isinstance(form, FormModel) else body
+        return with_form_model(body, form, model) if isinstance(form, FormModel) else form
 
     def forward(self) -> None:
         """One attempt at the endpoint that the policy chooses, or a place in the queue."""

@@ -125,12 +125,28 @@ def _pairs(body: bytes, names: list[str]) -> None:
 
 
 def prompt_key(body: bytes) -> bytes:
-    """The first bytes of the prompt, system text first: what prefix affinity hashes."""
-    found = _prompt(body)
+    """The first bytes of the prompt, system text first: what prefix affinity hashes. Empty where there is none."""
+    try:
+        found = _prompt(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b""
     joined = b""
     for part in (found.system, found.messages, found.input, found.prompt):
         joined += bytes(part)[: PREFIX_BYTES - len(joined)]
     return joined
+
+
+def for_engine(body: bytes, *, model: str, usage: bool) -> bytes | Fault:
+    """The body as the engine has to get it: by the model's own name (empty: it stands so already), and asking for usage.
+
+    A fault where the body is no JSON after all: what is skipped when it is read first is looked at only here.
+    """
+    try:
+        if model:
+            body = with_model(body, model)
+        return with_usage(body) if usage else body
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BAD_JSON
 
 
 def with_model(body: bytes, model: str) -> bytes:
