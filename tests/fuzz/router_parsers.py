@@ -2,9 +2,9 @@
 
     python -m tests.fuzz.router_parsers CORPUS -max_total_time=600     (needs the package atheris)
 
-The first byte of an input says what it is given to. Beyond not failing, each parser is held to what it promises: bytes
-that pass for whole chunks come apart, a body's changes change one thing, heads hold no line that could be split.
-tests/fuzz/corpus holds what was found worth keeping; tests/test_router_fuzz.py runs it without atheris.
+The first byte of an input says what it is given to. Beyond not failing, each parser is held to what it promises:
+bytes that pass for whole chunks come apart, a body's changes change one thing, heads hold no line that could be
+split. tests/fuzz/corpus holds what was found worth keeping; tests/test_router_fuzz.py runs it without atheris.
 """
 
 import json

@@ -26,7 +26,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
         return reply
 
 
-async def session(app: web.Application):  # noqa: ANN201
+async def session(app: web.Application):
     limits = {"connector": TCPConnector(limit=0), "timeout": ClientTimeout(total=600), "auto_decompress": False}
     async with ClientSession(**limits) as app[SESSION]:
         yield
