@@ -22,6 +22,7 @@ from llmgw.base.names import (
     near,
     replica_name,
     replica_parts,
+    unit_name,
 )
 from llmgw.base.text import count, duration, moment, size, visible
 
@@ -54,5 +55,6 @@ __all__ = [
     "replica_name",
     "replica_parts",
     "size",
+    "unit_name",
     "visible",
 ]

@@ -13,7 +13,9 @@ from llmgw.base.names import near
 class Value(BaseModel):
     """A frozen part of a document; unknown keys are refused."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
 
 class Document(Value):
@@ -39,7 +41,8 @@ def document_error(
     lines: "dict[tuple[int | str, ...], int] | None" = None,
 ) -> DocumentError:
     """The first thing wrong that pydantic found, with the line of the nearest enclosing key that `lines` has."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    found = error.errors(include_url=False, include_input=False)
+    first = min(found, key=lambda one: one["type"] != "extra_forbidden")  # a misspelt key explains a missing one
     path = _written_path(first["loc"], lines)
     line = next((lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines), 0) if lines else 0
     return DocumentError(Place(source, "/".join(map(str, path)), line), _complaint(first, kind))

@@ -60,6 +60,15 @@ def replica_parts(name: str) -> tuple[str, str | None, int]:
     return match["model"], match["profile"], int(match["ordinal"])
 
 
+def unit_name(replica: str) -> str:
+    """The systemd unit of a replica's rank, without `.service`; a node has at most one rank of a replica.
+
+    `model/0` → llmgw-model-0, `model:profile/0` → llmgw-model:profile-0.
+    """
+    model, profile, ordinal = replica_parts(replica)
+    return f"llmgw-{model}:{profile}-{ordinal}" if profile else f"llmgw-{model}-{ordinal}"
+
+
 def natural_key(text: str) -> tuple[tuple[int, int | str], ...]:
     """Sorts `n2` before `n10`: runs of digits compare as numbers."""
     parts = re.split(r"([0-9]+)", text)
@@ -82,7 +91,10 @@ def hosts_of(pattern: str) -> list[str]:
     Several brackets multiply out. UsageError for an unbalanced bracket, a falling range, or over 100,000 hosts.
     """
     hosts: list[str] = []
-    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", pattern):
+    items = re.findall(r"(?:[^,\[]|\[[^\]]*\])+", pattern)
+    if pattern.count("[") != sum(item.count("[") for item in items):
+        raise UsageError(f"{pattern!r} has a [ without its ]")
+    for item in items:
         hosts.extend(_expanded(item))
         if len(hosts) > 100_000:
             raise UsageError(f"{pattern!r} names more than 100,000 hosts")
@@ -95,9 +107,7 @@ def _expanded(item: str) -> list[str]:
         if "]" in item:
             raise UsageError(f"{item!r} has a ] without its [")
         return [item]
-    inside, bracket, tail = rest.partition("]")
-    if not bracket:
-        raise UsageError(f"{item!r} has a [ without its ]")
+    inside, _, tail = rest.partition("]")
     tails = _expanded(tail) if tail else [""]
     return [f"{head}{number}{end}" for part in inside.split(",") for number in _numbers(part) for end in tails]
 

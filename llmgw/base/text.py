@@ -1,26 +1,21 @@
 """Text for people: what came from elsewhere made safe to show, times and sizes made short."""
 
-import unicodedata
 from datetime import datetime
-
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def visible(text: str) -> str:
-    r"""The text with everything that could steer a terminal spelled out: ESC becomes `\x1b`.
+    r"""The text with everything that could steer a terminal or hide in it spelled out: ESC becomes `\x1b`.
 
-    Control characters, format characters (bidi overrides among them), lone surrogates and unassigned code
-    points are shown as Python escapes; a backslash stays one.
+    Control and format characters (bidi overrides among them), lone surrogates, unassigned code points and blanks
+    other than the space are shown as Python escapes; a backslash stays one.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(char) for char in text)
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(char: str) -> str:
-    if unicodedata.category(char) not in _HIDDEN:
-        return char
     code = ord(char)
+    if char.isprintable():
+        return char
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from pydantic import Field
+
 from llmgw.base import Value
 from llmgw.site import Profile, Shape
 
@@ -19,13 +21,19 @@ class Peer:
     address: str
     port: int
 
+    def authority(self, offset: int = 0) -> str:
+        """`address:port` as URLs and rendezvous take it, IPv6 in brackets."""
+        where = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{where}:{self.port + offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One rank of a replica: all that its start depends on.
 
     `gpus` are the node's GPU indices that it takes. `peers` are all ranks, its own among them. `network` is the
-    environment that the fabric map gives this rank (NCCL, Gloo, vLLM's host address).
+    environment that the fabric map and the inventory give this rank (NCCL, Gloo). `names` are what requests may
+    call the model, its own name first. `run_folder` belongs to the engine's account and lives on the node.
     """
 
     replica: str
@@ -41,6 +49,7 @@ class Shard:
     drain_s: int
     start_s: int
     run_folder: str
+    names: tuple[str, ...]
 
     @property
     def own(self) -> Peer:
@@ -57,6 +66,7 @@ class LoadProbe(Value):
     path: str = "/metrics"
     running: str
     waiting: str
+    tokens: str = Field("", description="the counter of tokens made: it moves while the engine makes progress")
 
 
 class Launch(Value):
@@ -72,13 +82,23 @@ class Launch(Value):
     secret_env: dict[str, str] = {}
     secret_files: dict[str, tuple[str, str]] = {}
     port: int
-    ready: Literal["openai", "listening"]
-    """openai: the model is listed and one token comes back; listening: the port is open (worker ranks)."""
+    ready: Literal["openai", "listening", "running"]
+    """openai: the model is listed and one token comes back; listening: the port is open; running: the process
+    lives (a worker rank that listens nowhere, and is ready when its head answers)."""
     load: LoadProbe | None = None
 
 
 class EngineModule(Protocol):
     """What each engine's module gives. All of it is pure."""
+
+    LOAD: LoadProbe
+    """Where a head of this engine says how busy it is."""
+
+    CHECKS_NAMES: bool
+    """Whether it refuses a request whose `model` it was not told at its start."""
+
+    RESERVED: frozenset[str]
+    """Arguments that llmgw gives by itself, so that a profile may not."""
 
     def launch(self, shard: Shard) -> Launch: ...
 

@@ -8,9 +8,12 @@ from llmgw.observed.facts import (
     GpuProcess,
     InstalledEngine,
     NodeFacts,
+    Orphan,
+    Rights,
     Run,
     Weights,
 )
+from llmgw.observed.parse import parse_facts
 from llmgw.observed.replicas import Incarnation, incarnations
 
 __all__ = [
@@ -22,7 +25,10 @@ __all__ = [
     "Incarnation",
     "InstalledEngine",
     "NodeFacts",
+    "Orphan",
+    "Rights",
     "Run",
     "Weights",
     "incarnations",
+    "parse_facts",
 ]

@@ -58,10 +58,19 @@ class Run(Value):
     pid: int | None = None
     gpus: tuple[int, ...] = ()
     port: int | None = Field(None, description="where rank 0 answers; a worker's own port otherwise")
+    ports: int = 1
     nodes: tuple[str, ...] = Field((), description="the replica's nodes in rank order")
     started_at: datetime | None = None
     exit_status: str = ""
-    listening: bool = False
+
+
+class Orphan(Value):
+    """What is left of a run that should be gone, or a unit of ours that does not say whose it is."""
+
+    unit: str
+    replica: str = ""
+    pids: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
 
 
 class InstalledEngine(Value):
@@ -90,6 +99,16 @@ class Disk(Value):
     total_bytes: int
 
 
+class Rights(Value):
+    """What the account that llmgw logs in with may do on a node. `privileged` answers FactsQuery.privileged."""
+
+    root: bool = False
+    user: str = ""
+    account_known: bool = True
+    run_dir_writable: bool = True
+    privileged: tuple[bool, ...] = ()
+
+
 class NodeFacts(Value):
     """What a node said of itself at `seen_at`."""
 
@@ -106,10 +125,12 @@ class NodeFacts(Value):
     listen_ports: tuple[int, ...] = ()
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     runs: tuple[Run, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
     engines: tuple[InstalledEngine, ...] = ()
     weights: tuple[Weights, ...] = ()
     disks: tuple[Disk, ...] = ()
     slurm: str = Field("", description="the node's state in Slurm, empty where there is no Slurm")
+    rights: Rights = Rights()
     problems: tuple[str, ...] = Field((), description="what could not be found out, in words")
 
 

@@ -1,5 +1,6 @@
 """The decision: site, fabrics and observations in; a plan out, with a reason for every choice."""
 
+from llmgw.plan.advance import advance
 from llmgw.plan.document import (
     Action,
     Body,
@@ -16,23 +17,47 @@ from llmgw.plan.document import (
     Unplaced,
     plan_id,
 )
-from llmgw.plan.standing import Cordon, Standing
+from llmgw.plan.make import make_plan
+from llmgw.plan.phases import PHASES, Answer, Ask, Kind, Phase
+from llmgw.plan.progress import ActionState, Progress, Rules, begin, stop_starting, take_steps
+from llmgw.plan.settle import settle
+from llmgw.plan.spec import Change, Spec
+from llmgw.plan.stale import stale
+from llmgw.plan.standing import Cordon, Published, Standing
 
 __all__ = [
+    "PHASES",
     "Action",
+    "ActionState",
+    "Answer",
+    "Ask",
     "Body",
+    "Change",
     "Cordon",
     "FabricInput",
     "Incumbent",
     "Inputs",
+    "Kind",
     "Op",
     "Options",
+    "Phase",
     "Placement",
     "Plan",
     "Precondition",
+    "Progress",
+    "Published",
+    "Rules",
     "Seat",
+    "Spec",
     "Standing",
     "StateInput",
     "Unplaced",
+    "advance",
+    "begin",
+    "make_plan",
     "plan_id",
+    "settle",
+    "stale",
+    "stop_starting",
+    "take_steps",
 ]

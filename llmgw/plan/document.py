@@ -7,7 +7,8 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from llmgw.base import Document, DocumentError, HostName, Place, Value, digest
-from llmgw.engines.launch import Launch
+from llmgw.engines.launch import Launch, LoadProbe
+from llmgw.plan.spec import Spec
 
 
 class Op(StrEnum):
@@ -61,6 +62,7 @@ class Incumbent(Value):
     action: str
     spec: str
     nodes: tuple[Seat, ...]
+    load: LoadProbe | None = Field(None, description="where its head says how busy it is")
 
 
 class Precondition(Value):
@@ -124,6 +126,9 @@ class Inputs(Value):
     fabric: dict[str, FabricInput]
     state: StateInput
     observed: str
+    parts: dict[str, str] = Field(
+        {}, description="short digests of parts of these, so that a refusal can name what moved"
+    )
 
 
 class Options(Value):
@@ -149,6 +154,7 @@ class Body(Value):
     unplaced: tuple[Unplaced, ...] = ()
     warnings: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    specs: dict[str, Spec] = Field({}, description="the specs that are spoken of, by their digest")
     notes: dict[str, Any] = Field({}, description="figures for the reader: what is left free, what is excluded")
 
 

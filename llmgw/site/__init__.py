@@ -14,7 +14,16 @@ from llmgw.site.catalogue import (
     WeightsSource,
     wanted_replicas,
 )
-from llmgw.site.parse import Site, address, make_site, parse_catalogue, parse_hosts, parse_settings, select
+from llmgw.site.parse import (
+    Site,
+    address,
+    kept_listing,
+    make_site,
+    parse_catalogue,
+    parse_hosts,
+    parse_settings,
+    select,
+)
 from llmgw.site.settings import (
     EngineVersion,
     FabricSettings,
@@ -50,6 +59,7 @@ __all__ = [
     "WantedReplica",
     "WeightsSource",
     "address",
+    "kept_listing",
     "make_site",
     "parse_catalogue",
     "parse_hosts",

@@ -121,6 +121,22 @@ def parse_hosts(listing: Mapping[str, Any], group: str, name: str) -> tuple[Inve
     return tuple(_host(host, variables.get(host, {}), name) for host in natural(_members(listing, group)))
 
 
+def kept_listing(listing: Mapping[str, Any]) -> dict[str, Any]:
+    """The listing with those host variables only that llmgw reads: no password, no vaulted secret."""
+    groups = {name: group for name, group in listing.items() if name != "_meta"}
+    variables = {
+        host: {key: value for key, value in own.items() if key.startswith(PREFIX) or key in CONNECTION}
+        for host, own in listing.get("_meta", {}).get("hostvars", {}).items()
+    }
+    return {
+        **{
+            name: {key: group[key] for key in ("hosts", "children") if key in group}
+            for name, group in groups.items()
+        },
+        "_meta": {"hostvars": variables},
+    }
+
+
 def _members(listing: Mapping[str, Any], group: str) -> set[str]:
     """The hosts of the group and of every group below it."""
     found: set[str] = set()

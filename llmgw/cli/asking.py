@@ -1,0 +1,89 @@
+"""Asking nodes from the command line: which ones, with progress on stderr, and what they said kept in the store."""
+
+import fnmatch
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from llmgw.base import UsageError, duration, hosts_of, near, visible
+from llmgw.cli.workspace import Workspace, say
+from llmgw.site import InventoryHost
+
+if TYPE_CHECKING:
+    from llmgw.remote.observe import Observation
+    from llmgw.remote.playbook import HostAnswer
+
+SHOW_AFTER_S = 2.0
+
+
+def chosen(nodes: Sequence[InventoryHost], pattern: str | None) -> list[InventoryHost]:
+    """The nodes of a pattern, in inventory order: names, hostlists (gpu[01-16]), globs; with commas; None: all.
+
+    UsageError, with near names, for a word that is no node.
+    """
+    if not pattern:
+        return list(nodes)
+    names = [node.name for node in nodes]
+    picked: set[str] = set()
+    for word in hosts_of(pattern):
+        found = fnmatch.filter(names, word) if any(char in word for char in "*?") else [word] * (word in names)
+        if not found:
+            close = near(word, names)
+            raise UsageError(
+                f"there is no node {word}", hint=f"did you mean {' or '.join(close)}?" if close else ""
+            )
+        picked.update(found)
+    return [node for node in nodes if node.name in picked]
+
+
+@dataclass
+class Count:
+    """How many of the nodes have answered: a bar on a terminal, a line for each that did not elsewhere."""
+
+    total: int
+    what: str
+    began: float = field(default_factory=time.monotonic)
+    done: int = 0
+    shown: bool = False
+
+    def answer(self, answer: "HostAnswer") -> None:
+        self.done += 1
+        if answer.outcome != "ok":
+            self._line(
+                f"{answer.host}: {answer.outcome}: {visible(answer.why.splitlines()[-1] if answer.why else '')}"
+            )
+        if sys.stderr.isatty() and time.monotonic() - self.began > SHOW_AFTER_S:
+            self.shown = True
+            click.echo(f"\r{self.what} {self.done} of {self.total} ", err=True, nl=False)
+
+    def _line(self, text: str) -> None:
+        if self.shown:
+            click.echo("\r" + " " * 60 + "\r", err=True, nl=False)
+        say(text[:300])
+
+    def end(self) -> None:
+        if self.shown:
+            click.echo("\r" + " " * 60 + "\r", err=True, nl=False)
+
+
+def ask_nodes(
+    workspace: Workspace, nodes: Iterable[InventoryHost], *, privileged: tuple[tuple[str, ...], ...] = ()
+) -> "Observation":
+    """Ask the nodes for their facts and remember them; the nodes that do not answer are remembered as silent."""
+    from llmgw.remote.observe import observe
+    from llmgw.store.nodes import save_facts
+
+    asked = list(nodes)
+    counter = Count(len(asked), "nodes answered:")
+    with workspace.session() as session:
+        seen = observe(session, workspace.site, asked, privileged=privileged, tell=counter.answer)
+    counter.end()
+    save_facts(workspace.store, seen.answered, (*seen.unreachable, *seen.failed), now=datetime.now(UTC))
+    spent = duration(time.monotonic() - counter.began)
+    say(f"{len(seen.answered)} of {len(asked)} nodes answered ({spent})")
+    return seen

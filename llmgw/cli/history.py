@@ -1,0 +1,51 @@
+"""llmgw history: what happened, a line each."""
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from llmgw.base import UsageError
+from llmgw.cli.output import Column, Output, output_options
+from llmgw.cli.workspace import Workspace, pass_workspace
+
+COLUMNS = (
+    Column("AT", "at"),
+    Column("KIND", "kind"),
+    Column("SUBJECT", "name"),
+    Column("WHAT", "message"),
+    Column("BY", "by", wide=True),
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def ago(text: str, *, now: datetime) -> datetime:
+    """`30m`, `2h`, `7d` before now, or an ISO 8601 time. UsageError for anything else."""
+    if text[-1:] in _UNITS and text[:-1].isdigit():
+        return now - timedelta(seconds=int(text[:-1]) * _UNITS[text[-1]])
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time", hint="like 30m, 2h, 7d or 2026-12-01T08:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@click.command()
+@click.argument("subject", required=False, default="")
+@click.option("--since", help="Only what is newer: 30m, 2h, 7d, or a time.")
+@click.option("-n", "--limit", default=200, show_default=True, help="At most so many of the newest.")
+@output_options
+@pass_workspace
+def history(workspace: Workspace, subject: str, since: str | None, limit: int, output: Output) -> None:
+    """Show what happened, oldest first: changes, repairs, cordons, scans that found something.
+
+    SUBJECT, a replica, a node or a fabric, shows only its own.
+    """
+    from llmgw.store.history import events
+
+    begin = ago(since, now=datetime.now(UTC)) if since else None
+    found = events(workspace.store, limit=limit, subject=subject, since=begin)
+    rows = [
+        {"name": event.subject, "at": event.at, "kind": event.kind, "message": event.message, "by": event.by}
+        for event in found
+    ]
+    output.rows("events", rows, COLUMNS, empty="Nothing happened yet.")

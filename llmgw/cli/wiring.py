@@ -1,0 +1,101 @@
+"""The store and the site's secrets, in the forms that remote asks for them."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from llmgw.base import LlmgwError
+from llmgw.plan.phases import Phase
+from llmgw.plan.progress import Step
+from llmgw.remote.publish import Change
+from llmgw.serving import EndpointsFile, EngineKeys
+from llmgw.serving.publishing import served_models
+from llmgw.site import Site
+from llmgw.store import State
+from llmgw.store.journal import begin, end
+from llmgw.store.published import engine_key, engine_keys, next_generation
+
+
+@dataclass(slots=True)
+class StoreJournal:
+    """The journal of one plan in the store."""
+
+    state: State
+    plan: str
+    lost: Any
+    _rows: dict[tuple[str, Phase], int] = field(default_factory=dict)
+
+    def write(self, steps: Sequence[Step]) -> None:
+        if self.lost.is_set():
+            raise LlmgwError("the lock was broken by somebody: nothing more was begun", hint="llmgw lock show")
+        for step in steps:
+            if step.outcome:
+                end(self.state, self._rows.pop((step.action, step.phase)), step.outcome, step.message)
+                continue
+            self._rows[step.action, step.phase] = begin(self.state, self.plan, step.action, step.phase.value)
+
+
+@dataclass(slots=True)
+class StoreRegistry:
+    """The published generation, kept in the store. `starting` and `failed` are models, for their listed state."""
+
+    state: State
+    site: Site
+    starting: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+    def publish(self, change: Change) -> EndpointsFile:
+        """The endpoint file after the change."""
+        return next_generation(
+            self.state,
+            change,
+            lambda endpoints: served_models(
+                self.site.catalogue, endpoints, starting=self.starting, failed=self.failed
+            ),
+            now=datetime.now(UTC),
+        )
+
+    def engine_keys(self, replicas: Collection[str]) -> EngineKeys:
+        return engine_keys(self.state, replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSecrets:
+    """Engine keys from the store, and the secrets that llmgw.yml names, read where it says when they are needed."""
+
+    state: State
+    site: Site
+    folder: Path
+    variables: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    def engine_key(self, replica: str) -> str:
+        return engine_key(self.state, replica)
+
+    def secret(self, name: str) -> str:
+        """LlmgwError, without the secret, where it cannot be read."""
+        source = self.site.settings.secrets[name]
+        if source.env is not None:
+            found = os.environ.get(source.env)
+            if not found:
+                raise LlmgwError(f"secret {name}: the environment has no {source.env}")
+            return found
+        if source.file is not None:
+            return _read(self.folder / source.file, name)
+        return self._of_inventory(name, source.inventory or "")
+
+    def _of_inventory(self, name: str, variable: str) -> str:
+        values = {str(own[variable]) for own in self.variables.values() if variable in own}
+        if len(values) != 1:
+            what = "no host has" if not values else "hosts differ in"
+            raise LlmgwError(f"secret {name}: {what} the inventory's {variable}")
+        return values.pop()
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise LlmgwError(f"secret {name}: {path}: {error.strerror}") from None

@@ -1,0 +1,134 @@
+"""What a command works on: the site folder, the store, a session to the nodes. Opened when first asked for."""
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from llmgw.base.errors import LlmgwError
+
+if TYPE_CHECKING:
+    from llmgw.remote.playbook import Session
+    from llmgw.site import Catalogue, Site, SiteSettings
+    from llmgw.store import State
+
+SETTINGS, CATALOGUE, HOSTS = "llmgw.yml", "models.yml", "hosts.yml"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The site and the store that the command line, the environment and the defaults name."""
+
+    folder: Path | None
+    state_file: Path | None
+    verbose: int = 0
+    debug: bool = False
+
+    @classmethod
+    def of(cls, site: str | None, state: str | None, *, verbose: int, debug: bool) -> Self:
+        folder = Path(site) if site else Path() if Path(SETTINGS).is_file() else None
+        return cls(folder, Path(state) if state else None, verbose, debug)
+
+    @property
+    def site_folder(self) -> Path:
+        """The site folder. LlmgwError where none is named."""
+        if self.folder is None:
+            raise LlmgwError(
+                f"no site: there is no {SETTINGS} here",
+                hint="name the folder with --site or LLMGW_SITE, or make one with llmgw init DIR",
+            )
+        return self.folder
+
+    def path(self, name: str) -> Path:
+        """A file of the site folder."""
+        return self.site_folder / name
+
+    @cached_property
+    def settings(self) -> "SiteSettings":
+        from llmgw.site import parse_settings
+        from llmgw.store.files import read_text
+
+        path = self.path(SETTINGS)
+        return parse_settings(read_text(path), str(path))
+
+    @cached_property
+    def catalogue(self) -> "Catalogue":
+        from llmgw.site import parse_catalogue
+        from llmgw.store.files import read_text
+
+        path = self.path(CATALOGUE)
+        return parse_catalogue(read_text(path), str(path), self.settings)
+
+    @cached_property
+    def listing(self) -> dict[str, Any]:
+        """The inventory as ansible-inventory prints it, with whatever secrets it holds."""
+        from llmgw.remote.inventory import read_listing
+
+        return read_listing(self.path(HOSTS))
+
+    @cached_property
+    def site(self) -> "Site":
+        """The whole site; the inventory is read by Ansible, and remembered for commands that must not wait for it."""
+        from llmgw.site import kept_listing, make_site
+        from llmgw.store.history import save_listing
+
+        made = make_site(self.settings, self.listing, self.catalogue, inventory_name=str(self.path(HOSTS)))
+        if self.store_path.exists():
+            save_listing(self.store, kept_listing(self.listing), now=datetime.now(UTC))
+        return made
+
+    @cached_property
+    def remembered_site(self) -> "Site":
+        """The site with the inventory as it was last read; read now where it never was."""
+        from llmgw.site import make_site
+        from llmgw.store.history import last_listing
+
+        found = last_listing(self.store) if self.store_path.exists() else None
+        if found is None:
+            return self.site
+        return make_site(self.settings, found[1], self.catalogue, inventory_name=str(self.path(HOSTS)))
+
+    @property
+    def store_path(self) -> Path:
+        """Where the store is: --state, LLMGW_STATE, else $XDG_STATE_HOME/llmgw/SITE/state.db; SITE is left out where
+        no site is named (maps can be read without one)."""
+        if self.state_file:
+            return self.state_file
+        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        below = self.settings.name if self.folder else ""
+        return Path(home) / "llmgw" / below / "state.db"
+
+    @cached_property
+    def store(self) -> "State":
+        from llmgw.store.database import open_state
+
+        return open_state(self.store_path)
+
+    @contextmanager
+    def session(self) -> Iterator["Session"]:
+        """Runs of playbooks that share connections."""
+        from llmgw.remote.playbook import Session
+
+        with Session(self.path(HOSTS), connect_s=self.settings.timeouts.connect_s) as session:
+            yield session
+
+
+def operator() -> str:
+    """Who runs the command: user@host, as plans, locks and the history name them."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+pass_workspace = click.make_pass_decorator(Workspace)
+
+
+def say(text: str) -> None:
+    """A message for the operator: stderr, so that stdout is the answer alone."""
+    click.echo(text, err=True)

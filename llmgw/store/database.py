@@ -1,0 +1,199 @@
+"""The SQLite file: where it may lie, how it is opened, its schema and the steps from one version to the next."""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from sqlite_utils import Database
+
+from llmgw.base import LlmgwError, RefusedError
+from llmgw.store.filesystem import network_filesystem
+
+BUSY_S = 30.0
+_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"
+# One list of statements for each version of the schema; a database of version n has had the first n.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        _META,
+        """CREATE TABLE lock (id INTEGER PRIMARY KEY CHECK (id = 1), holder TEXT NOT NULL, heartbeat REAL NOT NULL,
+            expires REAL NOT NULL) STRICT""",
+        """CREATE TABLE scans (id INTEGER PRIMARY KEY, fabric TEXT NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL,
+            verdict TEXT NOT NULL, problems TEXT NOT NULL, raw BLOB NOT NULL, stderr TEXT NOT NULL,
+            topology BLOB, paths BLOB, linkinfo BLOB) STRICT""",
+        "CREATE INDEX scans_by_fabric ON scans (fabric, id)",
+        "CREATE TABLE fabrics (name TEXT PRIMARY KEY, map INTEGER, partial INTEGER, last INTEGER NOT NULL) STRICT",
+        "CREATE TABLE facts (node TEXT PRIMARY KEY, at TEXT NOT NULL, facts TEXT NOT NULL) STRICT",
+        "CREATE TABLE silent (node TEXT PRIMARY KEY, since TEXT) STRICT",
+        """CREATE TABLE cordons (node TEXT PRIMARY KEY, kind TEXT NOT NULL, reason TEXT NOT NULL, by TEXT NOT NULL,
+            at TEXT NOT NULL) STRICT""",
+        """CREATE TABLE plans (id TEXT PRIMARY KEY, consumed_at TEXT NOT NULL, by TEXT NOT NULL, state TEXT NOT NULL,
+            plan TEXT NOT NULL) STRICT""",
+        """CREATE TABLE journal (id INTEGER PRIMARY KEY, plan TEXT NOT NULL, action TEXT NOT NULL,
+            phase TEXT NOT NULL, begun_at TEXT NOT NULL, ended_at TEXT, outcome TEXT, message TEXT) STRICT""",
+        "CREATE INDEX journal_by_plan ON journal (plan, id)",
+        "CREATE TABLE specs (mark TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT",
+        """CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL,
+            endpoints TEXT NOT NULL) STRICT""",
+        "CREATE TABLE engine_keys (replica TEXT PRIMARY KEY, key TEXT NOT NULL) STRICT",
+        """CREATE TABLE conditions (replica TEXT NOT NULL, plan TEXT NOT NULL, action TEXT NOT NULL,
+            health TEXT NOT NULL, since TEXT NOT NULL, why TEXT NOT NULL, tokens INTEGER, suspect INTEGER NOT NULL,
+            PRIMARY KEY (replica, plan, action)) STRICT""",
+        """CREATE TABLE failures (replica TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL,
+            next TEXT NOT NULL) STRICT""",
+        """CREATE TABLE history (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
+        """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
+            listing TEXT NOT NULL) STRICT""",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An open store. All that the package does with it stands in functions of its modules."""
+
+    path: Path
+    database: Database
+
+    @contextmanager
+    def change(self) -> Iterator[Database]:
+        """A transaction that holds the right to write from its first line (BEGIN IMMEDIATE)."""
+        self.database.conn.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.database
+        except BaseException:
+            self.database.conn.rollback()
+            raise
+        self.database.conn.commit()
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return list(self.database.conn.execute(sql, values).fetchall())
+
+    def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        """The first row of a query, or None."""
+        row: tuple[Any, ...] | None = self.database.conn.execute(sql, values).fetchone()
+        return row
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def open_state(path: Path) -> State:
+    """The store at `path`, made there (mode 0600) where there is none, brought to this version's schema.
+
+    RefusedError where the file system is a network's or the file a newer llmgw's; LlmgwError where the file is
+    no store or cannot be written.
+    """
+    _refuse_network(path)
+    _make_private(path)
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        state = State(path, Database(connection, execute_plugins=False))
+        _migrate(state)
+    except sqlite3.DatabaseError as error:
+        raise LlmgwError(f"{path}: is not a store of llmgw that can be opened: {error}") from None
+    return state
+
+
+def _refuse_network(path: Path) -> None:
+    kind = network_filesystem(path)
+    if kind:
+        raise RefusedError(
+            f"{path} is on {kind}: SQLite's write-ahead log does not work on a network file system",
+            hint="put the state on a local disk: --state /var/lib/llmgw/state.db or LLMGW_STATE",
+        )
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, so that it is 0600 whatever the umask; its -wal and -shm take its mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LlmgwError(
+            f"{path}: {error.strerror}", hint="choose another place with --state or LLMGW_STATE"
+        ) from None
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _migrate(state: State) -> None:
+    version = _version(state)
+    if version > len(MIGRATIONS):
+        raise RefusedError(
+            f"{state.path} was written by a newer llmgw (schema {version}, this one knows {len(MIGRATIONS)})",
+            hint="use that llmgw, or restore a backup made with this one",
+        )
+    if version == len(MIGRATIONS):
+        return
+    with state.change() as database:
+        for number in range(_version(state), len(MIGRATIONS)):
+            for statement in MIGRATIONS[number]:
+                database.conn.execute(statement)
+        database.conn.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        if not version:
+            database.conn.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
+
+
+def _version(state: State) -> int:
+    row = state.one("PRAGMA user_version")
+    return int(row[0]) if row else 0
+
+
+def lineage(state: State) -> str:
+    """The store's identity: made with it, never changed."""
+    return _meta(state, "lineage")
+
+
+def serial(state: State) -> int:
+    """How many times an apply has changed what runs."""
+    return int(_meta(state, "serial"))
+
+
+def count_change(state: State) -> int:
+    """The serial, one higher from now on. Part of a change that is under way, where one is."""
+    statement = "UPDATE meta SET value = value + 1 WHERE key = 'serial'"
+    if state.database.conn.in_transaction:
+        state.database.conn.execute(statement)
+    else:
+        with state.change() as database:
+            database.conn.execute(statement)
+    return serial(state)
+
+
+def _meta(state: State, key: str) -> str:
+    row = state.one("SELECT value FROM meta WHERE key = ?", key)
+    if row is None:
+        raise LlmgwError(f"{state.path}: has no {key}", hint="restore a backup: llmgw state backup makes them")
+    return str(row[0])
+
+
+def backup(state: State, target: Path) -> None:
+    """A whole copy of the store at `target`, made while it may be in use, and checked. Replaces nothing."""
+    if target.exists():
+        raise LlmgwError(f"{target}: exists already", hint="name a file that does not exist")
+    _make_private(target)
+    copy = sqlite3.connect(target)
+    try:
+        state.database.conn.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+        verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
+    finally:
+        copy.close()
+    if verdict != "ok":
+        target.unlink()
+        raise LlmgwError(f"{state.path}: is damaged: {verdict}")

@@ -1,0 +1,65 @@
+"""The last facts of every node, who is silent, and what admins asked of nodes."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from llmgw.base import moment
+from llmgw.observed import Facts, NodeFacts
+from llmgw.plan import Cordon
+from llmgw.store.database import State
+
+
+def save_facts(state: State, answered: Mapping[str, NodeFacts], silent: Iterable[str], *, now: datetime) -> None:
+    """Replace the facts of the nodes that answered, and remember since when the others have not."""
+    with state.change() as database:
+        database.conn.executemany(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?)",
+            [(node, moment(facts.seen_at), facts.model_dump_json()) for node, facts in answered.items()],
+        )
+        database.conn.executemany("DELETE FROM silent WHERE node = ?", [(node,) for node in answered])
+        database.conn.executemany(
+            """INSERT INTO silent VALUES (?, (SELECT at FROM facts WHERE node = ?)) ON CONFLICT DO NOTHING""",
+            [(node, node) for node in silent],
+        )
+        database.conn.execute("INSERT OR REPLACE INTO meta VALUES ('asked_at', ?)", (moment(now),))
+
+
+def load_facts(state: State, nodes: Iterable[str]) -> Facts:
+    """What is known of these nodes. `asked_at` is the last time that any were asked."""
+    known = dict(state.rows("SELECT node, facts FROM facts"))
+    quiet = dict(state.rows("SELECT node, since FROM silent"))
+    names = list(nodes)
+    asked = state.one("SELECT value FROM meta WHERE key = 'asked_at'")
+    never = datetime(1970, 1, 1, tzinfo=UTC)
+    return Facts(
+        asked_at=datetime.fromisoformat(asked[0]) if asked else never,
+        nodes={name: NodeFacts.model_validate_json(known[name]) for name in names if name in known},
+        silent={
+            name: datetime.fromisoformat(quiet[name]) if quiet.get(name) else None
+            for name in names
+            if name in quiet or name not in known
+        },
+    )
+
+
+def set_cordon(state: State, cordon: Cordon) -> None:
+    """Take a node out of placement, or change the reason."""
+    with state.change() as database:
+        database.conn.execute(
+            "INSERT OR REPLACE INTO cordons VALUES (?, ?, ?, ?, ?)",
+            (cordon.node, cordon.kind, cordon.reason, cordon.by, moment(cordon.at)),
+        )
+
+
+def remove_cordon(state: State, node: str) -> bool:
+    """Give a node back to placement; whether it had been taken out."""
+    with state.change() as database:
+        return database.conn.execute("DELETE FROM cordons WHERE node = ?", (node,)).rowcount > 0
+
+
+def cordons(state: State) -> dict[str, Cordon]:
+    """The nodes that are out of placement."""
+    rows = state.rows("SELECT node, kind, reason, by, at FROM cordons ORDER BY node")
+    return {
+        node: Cordon(node, kind, reason, by, datetime.fromisoformat(at)) for node, kind, reason, by, at in rows
+    }

@@ -1,0 +1,199 @@
+#!/usr/bin/python
+# Copyright llmgw developers. Apache-2.0.
+"""Stop ranks of replicas and prove them gone: no process, GPUs idle, ports closed, shared memory given back."""
+
+DOCUMENTATION = """
+module: llmgw_stop
+short_description: Stop ranks of replicas and prove that nothing of them is left
+description:
+  - Sends SIGTERM once, waits at most C(wait_s), and says what it sees; asked again, it only looks and waits.
+  - With C(force) everything of the run gets SIGKILL.
+  - A rank is C(gone) only when its processes have ended, no process holds its GPUs and its ports are closed. The
+    run's folder is removed then. What is left is named.
+options:
+  ranks:
+    description: The ranks to stop on this node.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      unit: {description: Name of the unit and of the run's folder., type: str, required: true}
+      replica: {description: The replica whose run it must be., type: str, required: true}
+      plan: {description: The plan whose run it must be; empty for any., type: str, required: true}
+      action: {description: The action whose run it must be; empty for any., type: str, required: true}
+      force: {description: Kill at once., type: bool, required: true}
+      wait_s: {description: Longest wait in this call., type: int, required: true}
+      run_dir: {description: The folder of llmgw's runs., type: path, required: true}
+      supervisor: {description: How it is run where no marks say it., type: str,
+                   choices: [auto, systemd, systemd-user, process], required: true}
+      nvidia_smi: {description: The program that shows GPUs., type: str, required: true}
+author: llmgw developers
+"""
+
+import glob
+import os
+import shutil
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.llmgw_node import (
+    Held,
+    Problem,
+    check_unit,
+    gpu_holders,
+    listening,
+    make_supervisor,
+    pids,
+    read_marks,
+    runs_in,
+    supervisor_here,
+)
+
+SHARED_MEMORY = ("nccl-*", "psm_*", "torch_*", "vllm_*", "sem.mp-*", "sglang_*")
+
+
+def stop(rank, pretend):
+    """What is seen of the rank after the call: gone (True or False), and what is left."""
+    check_unit(rank["unit"])
+    folder = os.path.join(rank["run_dir"], rank["unit"])
+    if not os.path.isdir(rank["run_dir"]):
+        return {"gone": True, "did": "nothing"}
+    if pretend:
+        return settle(rank, folder, pretend)
+    with Held(rank["run_dir"], rank["unit"]):
+        return settle(rank, folder, pretend)
+
+
+def settle(rank, folder, pretend):
+    marks = read_marks(folder) or {}
+    supervisor = make_supervisor(marks.get("supervisor") or supervisor_here(rank["supervisor"]))
+    state, _, _ = supervisor.state(rank["unit"], folder)
+    if not marks and state == "exited":
+        return {"gone": True, "did": "nothing"}
+    for key in ("replica", "plan", "action"):
+        if marks and rank[key] and marks.get(key) != rank[key]:
+            raise Problem("%s here is of %s %s, not %s" % (rank["unit"], key, marks.get(key), rank[key]))
+    if pretend:
+        return {"gone": False, "did": "would stop"}
+    did = order(rank, supervisor, folder, state)
+    left = wait_gone(rank, supervisor, folder, marks)
+    if left:
+        return {"gone": False, "did": did, "left": left}
+    supervisor.forget(rank["unit"], folder)
+    swept = sweep_shared_memory(rank["run_dir"], rank["unit"])
+    put_away(rank["run_dir"], rank["unit"], folder)
+    return {"gone": True, "did": did, "swept": swept}
+
+
+def order(rank, supervisor, folder, state):
+    if rank["force"] and supervisor.group(rank["unit"], folder):
+        supervisor.kill(rank["unit"], folder)
+        return "killed"
+    if state == "running":
+        supervisor.terminate(rank["unit"], folder)
+        return "terminated"
+    return "looked"
+
+
+def wait_gone(rank, supervisor, folder, marks):
+    """What is left when the time is over; empty when all is proved gone."""
+    deadline = time.time() + rank["wait_s"]
+    while True:
+        left = remains(rank, supervisor, folder, marks)
+        if not left or time.time() >= deadline:
+            return left
+        time.sleep(0.2)
+
+
+def remains(rank, supervisor, folder, marks):
+    group = supervisor.group(rank["unit"], folder)
+    if group:
+        return "processes %s" % ", ".join(str(pid) for pid in sorted(group)[:8])
+    holders = gpu_holders(rank["nvidia_smi"], marks.get("gpus", []))
+    if holders:
+        return "GPU %d is held by pid %d (%s)" % holders[0]
+    ports = range(marks.get("port", 0), marks.get("port", 0) + marks.get("ports", 0))
+    open_ports = sorted(set(ports) & set(listening()))
+    if open_ports:
+        return "TCP port %d is still listened on" % open_ports[0]
+    return ""
+
+
+def sweep_shared_memory(run_dir, unit):
+    """Remove what engines leave in /dev/shm: ours, of nobody else's run here, and mapped by no process."""
+    if set(runs_in(run_dir)) - {unit}:
+        return 0
+    mine = [
+        path
+        for pattern in SHARED_MEMORY
+        for path in glob.glob("/dev/shm/" + pattern)
+        if os.lstat(path).st_uid == os.getuid()
+    ]
+    mapped = mapped_files() if mine else set()
+    gone = [path for path in mine if path not in mapped]
+    for path in gone:
+        os.unlink(path)
+    return len(gone)
+
+
+def mapped_files():
+    found = set()
+    for pid in pids():
+        try:
+            with open("/proc/%d/maps" % pid) as file:
+                found.update(line.split(None, 5)[5].strip() for line in file if "/dev/shm/" in line)
+        except OSError:
+            pass
+    return found
+
+
+def put_away(run_dir, unit, folder):
+    """Remove the run's folder, its secrets with it; its log stays as UNIT.log until the next stop."""
+    log = os.path.join(folder, "log")
+    if os.path.exists(log):
+        os.replace(log, os.path.join(run_dir, unit + ".log"))
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder):
+        raise Problem("%s could not be removed" % folder)
+
+
+def main():
+    text, flag = {"type": "str", "required": True}, {"type": "bool", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "ranks": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "unit": text,
+                    "replica": text,
+                    "plan": text,
+                    "action": text,
+                    "force": flag,
+                    "nvidia_smi": text,
+                    "wait_s": {"type": "int", "required": True},
+                    "run_dir": {"type": "path", "required": True},
+                    "supervisor": {
+                        "type": "str",
+                        "required": True,
+                        "choices": ["auto", "systemd", "systemd-user", "process"],
+                    },
+                },
+            }
+        },
+        supports_check_mode=True,
+    )
+    results, changed, failed = {}, False, []
+    for rank in module.params["ranks"]:
+        try:
+            results[rank["unit"]] = dict(stop(rank, module.check_mode), ok=True)
+            changed = changed or results[rank["unit"]]["did"] not in ("nothing", "looked")
+        except (Problem, OSError) as error:
+            results[rank["unit"]] = {"ok": False, "why": str(error)}
+            failed.append("%s: %s" % (rank["unit"], error))
+    (module.fail_json if failed else module.exit_json)(changed=changed, ranks=results, msg="; ".join(failed))
+
+
+if __name__ == "__main__":
+    main()
