@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from llmgw.router.logs import JsonLines
 from llmgw.router.status import replace_whole
@@ -215,7 +216,7 @@ def test_e6_other_sites_cannot_use_an_admins_browser(tmp_path: Path) -> None:
                 cookie = first.headers["Set-Cookie"]
                 assert "HttpOnly" in cookie
                 assert "SameSite=Strict" in cookie
-                old = jar.filter_cookies(base)["llmgw_session"].value  # type: ignore[arg-type]
+                old = jar.filter_cookies(URL(base))["llmgw_session"].value
                 assert (await browser.get(f"{base}/status")).status == 200
                 for headers, kwargs in (
                     ({"Sec-Fetch-Site": "cross-site"}, {"json": {}}),

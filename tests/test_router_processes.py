@@ -234,7 +234,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     files = ("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"))
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *names, *files],
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         *names, *files],
         check=True, capture_output=True,
     )  # fmt: skip
     return folder / "cert.pem", folder / "key.pem"

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -230,7 +231,7 @@ def test_only_what_no_engine_can_have_begun_is_tried_again() -> None:
 def test_in_any_sixty_seconds_a_key_gets_what_it_may_and_no_more(
     steps: list[tuple[int, int, int]], requests: int, tokens: int
 ) -> None:
-    """Requests at steps of some seconds, each wanting and then using some tokens: LiteLLM's issue 18730 and more."""
+    """Requests at steps of some seconds, each wanting and then using some tokens."""
     cells, second, taken = fresh_window(), 1000, []
     for wait, wanted, used in steps:
         second += wait
@@ -415,7 +416,7 @@ def test_chunks_come_apart_the_same_however_they_are_cut(payloads: list[bytes], 
     data = b"".join(map(chunk, payloads)) + b"0\r\n\r\n"
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     frames, got = Dechunker(), b""
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         got += frames.feed(data[start:end])
     assert got == b"".join(payloads)
     assert frames.done
@@ -506,7 +507,8 @@ def test_whole_events_end_with_an_empty_line(parts: list[bytes]) -> None:
 
 
 def test_an_answers_head_is_read_strictly() -> None:
-    head = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked"
+    kind = b"Content-Type: text/event-stream; charset=utf-8"
+    head = b"HTTP/1.1 200 OK\r\nServer: x\r\n" + kind + b"\r\nTransfer-Encoding: chunked"
     reply = read_reply(head)
     assert (reply.status, reply.chunked, reply.event_stream, reply.keeps) == (200, True, True, True)
     assert reply.passed == b"Content-Type: text/event-stream; charset=utf-8\r\n"
@@ -521,8 +523,10 @@ def test_an_answers_head_is_read_strictly() -> None:
     [
         b"", b"HTTP/2 200 OK", b"HTTP/1.1 2000 OK", b"HTTP/1.1 200 OK\r\nno colon", b"HTTP/1.1 200 OK\r\nA : b",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1", b"HTTP/1.1 200 OK\r\nContent-Length: -1",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", b"HTTP/1.1 200 OK\r\nX: a\nContent-Length: 5",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip", b"HTTP/1.1 200 OK\r\nContent-Type: a\rb", b"HTTP/1.1 200 OK\r\n folded",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked",
+        b"HTTP/1.1 200 OK\r\nX: a\nContent-Length: 5",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip", b"HTTP/1.1 200 OK\r\nContent-Type: a\rb",
+        b"HTTP/1.1 200 OK\r\n folded",
     ],
 )  # fmt: skip
 def test_an_answer_that_can_be_read_in_two_ways_is_none(head: bytes) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import logging
 import os
 import random
@@ -12,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llmgw.router.backends import Backend, Backends, Group, SharedCounts
+from llmgw.router.books import Books
 from llmgw.router.config import Policy, RouterConfig
 from llmgw.router.exchange import ANSWERING, QUEUED, WAITING
 from llmgw.router.meters import Limits, Meters, OwnMeters
-from llmgw.router.tallies import Account, Tallies, Tally, count
+from llmgw.router.tallies import Tallies, count
 from llmgw.serving import choose
 from llmgw.serving.body import prompt_key
-from llmgw.serving.catalog import EMPTY, Catalog, model_listing
+from llmgw.serving.catalog import EMPTY, Catalog
 from llmgw.serving.ejection import EjectionRules, after_failure, after_success
-from llmgw.serving.events import Usage
 from llmgw.serving.failover import RetryBudget, Trouble
 from llmgw.serving.faults import (
     ENGINE_SILENT,
@@ -30,24 +29,20 @@ from llmgw.serving.faults import (
     QUEUE_SLOW,
     STOPPING,
     Fault,
-    fault_value,
-    unknown_model,
 )
 from llmgw.serving.headers import bearer, usable_request_id
-from llmgw.serving.keys import OPEN, Caller, KeyTable
+from llmgw.serving.keys import OPEN, KeyTable
 from llmgw.serving.limits import Ticket
 from llmgw.serving.queue import FairQueue
-from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, Route, path_of
 
 if TYPE_CHECKING:
     from llmgw.router.accesslog import AccessLog
-    from llmgw.router.exchange import Exchange, Request
+    from llmgw.router.exchange import Exchange
     from llmgw.router.front import Front
+    from llmgw.router.request import Request
     from llmgw.router.valkey import ValkeyLimits
 
 log = logging.getLogger("llmgw.router")
-_JSON = b"application/json"
-_MOST_PAGES = 10_000
 
 
 class Router:
@@ -75,7 +70,7 @@ class Router:
         self.budget = RetryBudget()
         self.rules = EjectionRules()
         self.tallies = Tallies()
-        self._pages: dict[tuple[Caller, Group, Route, Backend], tuple[Tally, Account]] = {}
+        self.books = Books(self.tallies)
         self.limits = Limits(meters or OwnMeters())
         self.queues: dict[str, FairQueue[Exchange]] = {}
         self.access: AccessLog | None = None
@@ -88,13 +83,13 @@ class Router:
         self.addresses: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._boot = os.urandom(6).hex().encode()
-        self._draw = random.Random(os.urandom(16)).random
+        self._draw = random.Random(os.urandom(16)).random  # noqa: S311 - spreads load, guards nothing
 
     def load(self, catalog: Catalog, engine_keys: Mapping[str, str]) -> None:
         """Serves by this generation from now on; nothing that is under way is touched."""
         self.catalog = catalog
         self.loaded_at = self.wall
-        self._pages.clear()
+        self.books.close_pages()
         self.backends.apply(catalog, engine_keys, now=self.time())
 
     # -- connections
@@ -122,7 +117,9 @@ class Router:
     # -- decisions
 
     def identify(self, request: "Request") -> Fault | None:
-        """Sets the request's caller, or says why it may not call."""
+        """Sets the request's caller, or says why it may not call. Some pages are open to anybody."""
+        if request.is_open:
+            return None
         caller = self.keys.check(bearer(request.headers), self.wall)
         if isinstance(caller, Fault):
             return caller
@@ -261,8 +258,8 @@ class Router:
                 and exchange.phase >= WAITING
                 and (exchange.stream is not None or outcome == "client_left")
             ):
-                usage = self._estimate(exchange)
-            self._book(exchange, backend, usage, outcome, now)
+                usage = self.books.estimate(exchange)
+            self.books.enter(exchange, backend, usage, outcome, now)
         else:
             count(self.tallies.refused, outcome)
         if exchange.ticket is not None:
@@ -275,50 +272,6 @@ class Router:
             self.access.write(exchange, outcome, now)
         if self.queues:
             self.serve_waiting()
-
-    def _estimate(self, exchange: "Exchange") -> Usage:
-        """What was cut off is charged: one token an event, and the prompt at four bytes a token."""
-        exchange.estimated = True
-        events = 0 if exchange.stream is None else max(0, exchange.stream.progress)
-        exchange.usage = Usage(exchange.body_bytes // 4, events)
-        return exchange.usage
-
-    def _book(self, exchange: "Exchange", backend: Backend, usage: Usage | None, outcome: str, now: float) -> None:
-        """Counts the exchange at its endpoint, and for its key."""
-        pages = self._pages.get((exchange.request.caller, exchange.group, exchange.route, backend))
-        if pages is None:
-            pages = self._open_pages(exchange, backend)
-        tally, account = pages
-        outcomes = tally.outcomes
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
-        tally.whole.observe(now - exchange.started)
-        if exchange.first_at:
-            tally.first.observe(exchange.first_at - exchange.started)
-            events = exchange.stream.progress if exchange.stream is not None else 0
-            if events > 1:
-                tally.between.observe((now - exchange.first_at) / (events - 1))
-        account.requests += 1
-        if outcome != "ok":
-            account.failed += 1
-        if usage is not None:
-            account.prompt += usage.prompt
-            account.completion += usage.completion
-            if usage.cached:
-                account.cached += usage.cached
-            if exchange.estimated:
-                account.estimated += usage.prompt + usage.completion
-
-    def _open_pages(self, exchange: "Exchange", backend: Backend) -> tuple[Tally, Account]:
-        """Where such an exchange is counted; looked up by identity next time, until the endpoints are others."""
-        caller, target, operation = exchange.request.caller, exchange.group.target, exchange.route.operation
-        if len(self._pages) > _MOST_PAGES:
-            self._pages.clear()
-        pages = (
-            self.tallies.tally((backend.url, target.model, operation)),
-            self.tallies.account((caller.tenant, caller.key_id, target.model, target.profile, operation)),
-        )
-        self._pages[caller, exchange.group, exchange.route, backend] = pages
-        return pages
 
     def refused(self, fault: Fault) -> None:
         """A request that never became an exchange."""
@@ -364,32 +317,6 @@ class Router:
         """The drain has taken as long as it may: what is left ends with an error."""
         for exchange in tuple(self.exchanges):
             exchange.stop(STOPPING)
-
-    # -- the router's own pages
-
-    def own_page(self, request: "Request") -> tuple[int, bytes, bytes]:
-        """Status, content type and body of /health, /ready, /v1/models and /v1/models/NAME."""
-        path = path_of(request.target)
-        if path == HEALTH:
-            return 200, _JSON, b'{"status":"ok"}'
-        if path == READY:
-            return self._ready()
-        listing = model_listing(self.catalog, request.caller.models)
-        if path == MODELS:
-            return 200, _JSON, json.dumps({"object": "list", "data": listing}).encode()
-        name = path[len(MODELS) + 1 :].decode("ascii", "replace")
-        entry = next((entry for entry in listing if entry["id"] == name), None)
-        if entry is None:
-            return 404, _JSON, json.dumps(fault_value(unknown_model(name), Dialect.OPENAI, "")).encode()
-        return 200, _JSON, json.dumps(entry).encode()
-
-    def _ready(self) -> tuple[int, bytes, bytes]:
-        loaded = self.catalog is not EMPTY
-        state = (
-            "stopping" if self.stopping else "stale" if self.problem and loaded else "ready" if loaded else "empty"
-        )
-        body = {"status": state, "generation": self.catalog.generation, "problem": self.problem}
-        return 200 if state in ("ready", "stale") else 503, _JSON, json.dumps(body).encode()
 
     # -- time
 

@@ -7,33 +7,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from llmgw.router.exchange import Exchange, Request
+from llmgw.router.exchange import Exchange
+from llmgw.router.heads import check_head
+from llmgw.router.pages import own_page
+from llmgw.router.request import Request
 from llmgw.serving.faults import (
     BROKEN,
     CROWDED,
-    ENCODED,
     HEAD_TOO_LARGE,
     MALFORMED,
-    NOT_FORM,
-    NOT_FOUND,
-    NOT_JSON,
     SLOW,
     TOO_LARGE,
     Fault,
     fault_body,
-    method_fault,
 )
-from llmgw.serving.headers import READ, is_json
+from llmgw.serving.headers import READ
 from llmgw.serving.reply import status_line
-from llmgw.serving.routes import MODELS, OWN, ROUTES, Dialect, Route, path_of
+from llmgw.serving.routes import Dialect
 
 if TYPE_CHECKING:
     from llmgw.router.core import Router
 
 log = logging.getLogger("llmgw.router")
 IDLE, HEAD, BODY, BUSY = range(4)
-_MODEL_PAGE = MODELS + b"/"
-_UNUSUAL = frozenset((b"connection", b"transfer-encoding", b"upgrade", b"expect"))
 _LONG_READ = 16 * 1024
 
 
@@ -49,7 +45,9 @@ class Front(asyncio.Protocol):
     """One client connection. Requests are answered one at a time, in their order."""
 
     __slots__ = (
-        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_served", "_target", "_waiting", "address", "deadline", "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since", "transport", "will_keep", "write",
+        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_served", "_target", "_waiting",
+        "address", "deadline", "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since",
+        "transport", "will_keep", "write",
     )  # fmt: skip
 
     def __init__(self, router: "Router") -> None:
@@ -162,14 +160,7 @@ class Front(asyncio.Protocol):
         self._request = request = Request(parser.get_method(), target, headers)
         self._target, self._headers = b"", {}
         self._head_bytes = 0
-        if parser.get_http_version() != "1.1":
-            self._check_old(request)
-        elif b"host" not in headers:
-            raise Refused(MALFORMED)
-        if not _UNUSUAL.isdisjoint(headers):
-            self._check_unusual(request)
-        route = ROUTES.get(target) or ROUTES.get(path_of(target))
-        fault = self._check_own(request) if route is None else self._check_routed(request, route)
+        fault = check_head(parser, request, self.router.config.limits) or self.router.identify(request)
         if fault is not None:
             raise Refused(fault)
         if self.exchange is None:
@@ -177,56 +168,6 @@ class Front(asyncio.Protocol):
             self.since = self.router.now
             if b"expect" in headers:
                 self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _check_old(self, request: Request) -> None:
-        """HTTP/1.0: no kept connection, no chunks; nothing older and nothing newer than 1.1."""
-        if self._parser.get_http_version() != "1.0" or b"transfer-encoding" in request.headers:
-            raise Refused(MALFORMED)
-        request.http10 = True
-        request.keeps = False
-
-    def _check_unusual(self, request: Request) -> None:
-        """Headers about the connection and the body's form, which most requests do not have."""
-        headers = request.headers
-        if b"connection" in headers and not self._parser.should_keep_alive():
-            request.keeps = False
-        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked" or b"upgrade" in headers:
-            raise Refused(MALFORMED)
-        if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
-            raise Refused(MALFORMED)
-
-    def _check_own(self, request: Request) -> Fault | None:
-        """A request for one of the router's own pages, or for nothing that there is."""
-        path = path_of(request.target)
-        if path not in OWN and not path.startswith(_MODEL_PAGE):
-            return NOT_FOUND if request.target.startswith(b"/") else MALFORMED
-        if request.method not in (b"GET", b"HEAD"):
-            return method_fault("GET")
-        return self.router.identify(request) if path.startswith(MODELS) else None
-
-    def _check_routed(self, request: Request, route: Route) -> Fault | None:
-        """What the head of a request for an engine can be refused for; the body is not waited for then."""
-        request.route = route
-        if request.method != b"POST":
-            return method_fault("POST")
-        fault = self.router.identify(request)
-        if fault is not None:
-            return fault
-        headers, limits = request.headers, self.router.config.limits
-        if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
-            return ENCODED
-        kind = headers.get(b"content-type")
-        if route.multipart:
-            if kind is None or not kind[:20].lower().startswith(b"multipart/form-data;"):
-                return NOT_FORM
-        elif kind != b"application/json" and not is_json(kind):
-            return NOT_JSON
-        length = headers.get(b"content-length")
-        if length is None:
-            request.unsized = True
-        elif int(length) > (limits.form if route.multipart else limits.body):
-            return TOO_LARGE
-        return None
 
     def on_body(self, part: bytes) -> None:
         request = self._request
@@ -263,7 +204,7 @@ class Front(asyncio.Protocol):
             router.exchanges.add(exchange)
             exchange.start()
         else:
-            status, kind, body = router.own_page(request)
+            status, kind, body = own_page(router, request)
             self.answer(status, body, kind=kind, bare=request.method == b"HEAD")
             self.exchange_over(keep=True)
 

@@ -1,7 +1,6 @@
 """The published folder: seen again every second, and taken where a file in it was replaced."""
 
 import logging
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,7 +46,7 @@ class Published:
 
     def _is_new(self, name: str) -> bool:
         try:
-            found = os.stat(self._folder / name)  # type: ignore[operator]
+            found = (self._folder / name).stat()  # type: ignore[operator]
             stamp: _Stamp | None = (found.st_ino, found.st_mtime_ns, found.st_size)
         except OSError:
             stamp = None

@@ -1,4 +1,7 @@
-"""How an answer's body goes from the engine to the client: as it comes, and never further than the client reads."""
+"""How an answer's body goes from the engine to the client.
+
+As it comes, and never further than the client reads.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -132,9 +135,10 @@ class BodyUntilClose:
 class EventStream:
     """Server-sent events. Whole chunks of whole events pass as they came; all else is cut at the ends of events.
 
-    A client can do nothing with half an event, so half of one waits for its rest: then an engine's death leaves the
-    client at the end of an event, where the error can be told. An event that only tells usage is taken out where the
-    client had not asked for it. `progress` counts events: an engine that only sends comments does not get further.
+    A client can do nothing with half an event, so half of one waits for its rest: then an engine's death leaves
+    the client at the end of an event, where the error can be told. An event that only tells usage is taken out
+    where the client had not asked for it. `progress` counts events: an engine that only sends comments does not
+    get further.
     """
 
     __slots__ = (

@@ -41,7 +41,10 @@ Sockets = Mapping[str, Sequence[socket.socket]]
 
 
 class Service:
-    """A router process with everything around it. `leads`: it has the admin and metrics listeners and the status."""
+    """A router process with everything around it.
+
+    `leads`: it has the admin and metrics listeners and the status.
+    """
 
     def __init__(
         self,
@@ -184,7 +187,7 @@ class Service:
         if not self.config.valkey:
             yield
             return
-        limits = ValkeyLimits(self.config.valkey)
+        limits = ValkeyLimits(self.config.valkey, timeout_s=self.config.valkey_timeout_s)
         await limits.beat()
         self.router.remote_limits = limits
         tasks = [self._every_async(_BEAT_S, limits.beat)]
@@ -226,7 +229,7 @@ class Service:
     # -- the end
 
     async def _drain(self) -> None:
-        """Takes no more connections, answers what is under way and what still comes on open ones, then ends them."""
+        """Takes no more connections, answers what is under way and what comes on open ones, then ends them."""
         router, limit = self.router, self.config.deadlines.drain_s
         router.stopping = True
         log.info("router_draining", extra={"under_way": len(router.exchanges), "limit_s": limit})

@@ -1,7 +1,7 @@
 """endpoints.status: what this host's router processes have loaded and under way, for `apply` to read.
 
-Each process writes a part of its own. The one that leads writes the sum of all parts whose process lives: a router that
-drains after it handed its sockets on still counts.
+Each process writes a part of its own. The one that leads writes the sum of all parts whose process lives: a
+router that drains after it handed its sockets on still counts.
 """
 
 import contextlib

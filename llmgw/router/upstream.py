@@ -108,7 +108,10 @@ class Upstream(asyncio.Protocol):
             exchange.misanswered()
 
     def release(self, keep_s: float, now: float) -> None:
-        """The exchange is over. The connection is kept for `keep_s` seconds, or closed where that is not above 0."""
+        """The exchange is over.
+
+        The connection is kept for `keep_s` seconds, or closed where that is not above 0.
+        """
         self.exchange = None
         self.take = self._unasked
         if keep_s <= 0 or not self.is_open or self.backend.left_at:

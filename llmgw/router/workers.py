@@ -42,7 +42,10 @@ def run(config: RouterConfig) -> None:
 
 
 def _sockets(config: RouterConfig) -> tuple[Sockets, socket.socket | None]:
-    """Those of the router that is being replaced, systemd's, or new ones; and the link to the old router, if any."""
+    """Those of the router that is being replaced, systemd's, or new ones.
+
+    And the link to the old router, if any.
+    """
     taken = taken_over(config.handover) if config.handover else None
     if taken is not None:
         return taken
@@ -150,7 +153,10 @@ class Supervisor:
             time.sleep(0.1)
 
     def _watch(self) -> None:
-        """Until every worker has ended after a stop. One that dies otherwise is started again, at most once a second."""
+        """Until every worker has ended after a stop.
+
+        One that dies otherwise is started again, at most once a second.
+        """
         while self._workers:
             time.sleep(0.1)
             for number, worker in tuple(self._workers.items()):

@@ -96,7 +96,8 @@ def _why_unread(body: bytes) -> Fault:
 
 
 def repeated_model(body: bytes, model: str) -> bool:
-    """Whether `model` may stand more than once at the top, so that some parser could read another one than ours did.
+    """Whether `model` may stand more than once at the top, so that some parser could read another one than ours
+    did.
 
     Ours takes the last. Where it is what stands first as well, no parser that takes the first or the last differs.
     """
@@ -125,19 +126,36 @@ def _pairs(body: bytes, names: list[str]) -> None:
 
 
 def prompt_key(body: bytes) -> bytes:
-    """The first bytes of the prompt, system text first: what prefix affinity hashes."""
-    found = _prompt(body)
+    """The first bytes of the prompt, system text first: what prefix affinity hashes. Empty where there is none."""
+    try:
+        found = _prompt(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b""
     joined = b""
     for part in (found.system, found.messages, found.input, found.prompt):
         joined += bytes(part)[: PREFIX_BYTES - len(joined)]
     return joined
 
 
+def for_engine(body: bytes, *, model: str, usage: bool) -> bytes | Fault:
+    """The body as the engine has to get it.
+
+    By the model's own name, `model` (empty: it stands so already), and asking for a stream's usage. A fault where
+    the body is no JSON after all: what is skipped when it is read first is looked at only here.
+    """
+    try:
+        if model:
+            body = with_model(body, model)
+        return with_usage(body) if usage else body
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BAD_JSON
+
+
 def with_model(body: bytes, model: str) -> bytes:
     """The body with another model name, all else byte for byte the same.
 
-    Where `model` is the first key and stands nowhere else, its value is cut out and replaced. Otherwise the top level
-    is written again: its order and all values stay as they came, blanks between them do not.
+    Where `model` is the first key and stands nowhere else, its value is cut out and replaced. Otherwise the top
+    level is written again: its order and all values stay as they came, blanks between them do not.
     """
     match = _FIRST_KEY.match(body)
     if match and body.count(b'"model"') == 1 and b"\\u00" not in body:

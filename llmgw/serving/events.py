@@ -1,4 +1,7 @@
-"""Server-sent events as engines stream them: where they end, what they say of usage, whether the answer is complete."""
+"""Server-sent events as engines stream them.
+
+Where they end, what they say of usage, whether the answer is complete.
+"""
 
 from typing import Any
 
@@ -50,7 +53,12 @@ _counts = msgspec.json.Decoder(_Counts).decode
 _USAGE = b'"usage"'
 _ENDS = {
     Dialect.OPENAI: (b"data: [DONE]", b"data:[DONE]"),
-    Dialect.RESPONSES: (b"event: response.completed", b"event: response.incomplete", b"event: response.failed", b"data: [DONE]"),
+    Dialect.RESPONSES: (
+        b"event: response.completed",
+        b"event: response.incomplete",
+        b"event: response.failed",
+        b"data: [DONE]",
+    ),
     Dialect.ANTHROPIC: (b"event: message_stop", b"event: error"),
 }  # fmt: skip
 

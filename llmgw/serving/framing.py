@@ -10,7 +10,10 @@ END = b"0\r\n\r\n"
 
 
 def whole_chunks(data: bytes) -> int:
-    """1 where the bytes are whole chunks and more follow; 2 where the end of the body is their end; 0 otherwise."""
+    """1 where the bytes are whole chunks and more follow.
+
+    2 where the end of the body is their end; 0 otherwise.
+    """
     length = len(data)
     at = 0
     while at < length:
@@ -27,12 +30,12 @@ def whole_chunks(data: bytes) -> int:
 
 
 def is_one_chunk(data: bytes) -> bool:
-    """Whether the bytes are exactly one chunk; what comes of nearly every token. May say no where it is yes."""
+    """Whether the bytes are exactly one chunk, and not the last: nearly every token. No with chunk extensions."""
     end = data.find(b"\r\n", 1, 12)
     size = data[:end]
     if end < 0 or size.strip(_HEX):
         return False
-    return int(size, 16) + end + 4 == len(data) and data.endswith(b"\r\n")
+    return end + 4 < len(data) == int(size, 16) + end + 4 and data.endswith(b"\r\n")
 
 
 def chunk(payload: bytes) -> bytes:
@@ -45,7 +48,10 @@ class FramingError(ValueError):
 
 
 class Dechunker:
-    """Takes a chunked body apart, cut anywhere. `done` after the last chunk and its trailers; `clean` between chunks."""
+    """Takes a chunked body apart, cut anywhere.
+
+    `done` after the last chunk and its trailers; `clean` between chunks.
+    """
 
     __slots__ = ("_left", "_line", "_trailer", "done")
 

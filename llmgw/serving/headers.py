@@ -63,7 +63,10 @@ def usable_request_id(value: bytes | None) -> bool:
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key that the request shows: Authorization: Bearer, or Anthropic's x-api-key. None where there is none."""
+    """The key that the request shows.
+
+    Authorization: Bearer, or Anthropic's x-api-key. None where there is none.
+    """
     value = headers.get(b"authorization")
     if value is None:
         return headers.get(b"x-api-key")

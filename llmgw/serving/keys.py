@@ -87,7 +87,10 @@ class KeyTable:
     by_digest: Mapping[bytes, tuple[bytes, Caller]]
 
     def check(self, shown: bytes | None, now: float) -> Caller | Fault:
-        """Whose key was shown. `now`: seconds since 1970. An expired key and an unknown one get the same answer."""
+        """Whose key was shown.
+
+        `now`: seconds since 1970. An expired key and an unknown one get the same answer.
+        """
         if shown is None:
             return NO_KEY if self.required else NOBODY
         if not self.required and not self.by_digest:

@@ -1,8 +1,8 @@
 """How much one key may take: requests and tokens in any sixty seconds, and requests at a time.
 
 Tokens are reserved before a request starts and settled when it is over, so that parallel requests cannot spend the
-same allowance twice. All of it works on plain sequences of whole numbers, so that the numbers can lie in a list, or
-in memory that several processes share.
+same allowance twice. All of it works on plain sequences of whole numbers, so that the numbers can lie in a list,
+or in memory that several processes share.
 """
 
 from collections.abc import MutableSequence
@@ -13,7 +13,10 @@ from llmgw.serving.keys import Caller
 
 WINDOW_S = 60
 CELLS = 3 + 2 * WINDOW_S
-"""Numbers that one window takes: the second last seen, requests and tokens of the window, then both for each second."""
+"""Numbers that one window takes.
+
+The second last seen, requests and tokens of the window, then both for each second.
+"""
 UNSAID_TOKENS = 1024
 """What is reserved for the answer of a request that sets no longest answer."""
 

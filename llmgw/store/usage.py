@@ -33,8 +33,8 @@ _VERSION = 1
 class UsageRow:
     """Requests and tokens of one key, model, profile and operation in one minute (of those since 1970).
 
-    `failed` are requests that did not end well. `estimated` are those of the tokens that no engine told: of streams
-    that were cut off, at one token an event and four bytes of prompt a token.
+    `failed` are requests that did not end well. `estimated` are those of the tokens that no engine told: of
+    streams that were cut off, at one token an event and four bytes of prompt a token.
     """
 
     minute: int

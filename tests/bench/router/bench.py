@@ -2,10 +2,11 @@
 
     python -m tests.bench.router.bench [--rounds 5] [--peers naive,nginx,haproxy,vllm-router] [--scenarios …]
 
-Each proxy has core 0, the engine and the load generator core 1, all traffic stays on 127.0.0.1. In every round each
-proxy gets the same load in turn, so that other work on the machine meets all of them alike; what counts is the ratio
-within a round. CPU is that of the proxy's processes, user and kernel, over exactly the measured time. `direct` is the
-load straight to the engine; what it adds to a delay is taken off. Bars are what the router is held to.
+Each proxy has core 0, the engine and the load generator core 1, all traffic stays on 127.0.0.1. In every round
+each proxy gets the same load in turn, so that other work on the machine meets all of them alike; what counts is
+the ratio within a round. CPU is that of the proxy's processes, user and kernel, over exactly the measured time.
+`direct` is the load straight to the engine; what it adds to a delay is taken off. Bars are what the router is
+held to.
 """
 
 import argparse
@@ -35,7 +36,10 @@ TTFT_US, GAP_US, JITTER = 50_000, 50_000, 50
 
 @dataclass(frozen=True)
 class Scenario:
-    """Connections, warm-up and measured seconds, tokens of a stream (0: whole answers), bytes added to the prompt."""
+    """Connections, warm-up and measured seconds, tokens of a stream (0.
+
+    Whole answers), bytes added to the prompt.
+    """
 
     connections: int
     warm_s: float
@@ -85,7 +89,7 @@ def family(pid: int) -> list[int]:
 def pinned(core: int, words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     """Started on one core, in a session of its own, ahead of other work on the machine where that is allowed."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(words, preexec_fn=lambda: _settle(core), env=env, **more)  # noqa: PLW1509
+    return subprocess.Popen(words, preexec_fn=lambda: _settle(core), env=env, **more)
 
 
 def _settle(core: int) -> None:

@@ -2,7 +2,8 @@
 
     python -m tests.bench.router.soak [--streams 2000] [--minutes 10]
 
-Streams are of 100 tokens, one every half second; each that ends is followed by another. Prints a line every 30 seconds.
+Streams are of 100 tokens, one every half second; each that ends is followed by another. Prints a line every 30
+seconds.
 """
 
 import argparse
