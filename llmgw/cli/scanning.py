@@ -102,15 +102,22 @@ def scan_all(workspace: Workspace, only: Collection[str]) -> Round:
 
 
 def _known_fabrics(round_: Round, ports: Sequence[InventoryPort]) -> None:
-    """A scan of each fabric that is configured or remembered, from its preferred port or the last one that worked."""
-    for name, preferred in _wanted(round_).items():
-        if any(kept.name == name for kept in round_.kept):
-            continue
-        before = len(round_.kept)
+    """A scan of each fabric that is configured or remembered, from its preferred port or the last one that worked.
+
+    First one port of each fabric, all at once, a node for each; then port by port where that gave nothing.
+    """
+    wanted = _wanted(round_)
+    first: dict[str, ScanSource] = {}
+    for preferred in wanted.values():
+        source = next((one for one in _sources(round_, ports, preferred) if one.node not in first), None)
+        if source is not None:
+            first[source.node] = source
+    _scan(round_, *first.values())
+    for name, preferred in wanted.items():
         for source in _sources(round_, ports, preferred):
-            _scan(round_, source)
-            if len(round_.kept) > before:
+            if any(kept.name == name for kept in round_.kept):
                 break
+            _scan(round_, source)
 
 
 def _wanted(round_: Round) -> dict[str, Sequence[str]]:
@@ -155,9 +162,9 @@ def _unseen_ports(round_: Round, ports: Sequence[InventoryPort]) -> None:
         _scan(round_, source)
 
 
-def _scan(round_: Round, source: ScanSource) -> None:
-    round_.tried.add(source)
-    for text in run_scans(round_.session, round_.workspace.site, [source]):
+def _scan(round_: Round, *sources: ScanSource) -> None:
+    round_.tried.update(sources)
+    for text in run_scans(round_.session, round_.workspace.site, sources) if sources else ():
         round_.settle(text)
 
 
