@@ -8,7 +8,16 @@ from llmgw.base import LlmgwError, count, visible
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.maps import Ground, Kept, earlier_domains, ground, inventory_ports, keep, mapped, switches_by_fabric
 from llmgw.cli.workspace import Workspace, say
-from llmgw.fabric import Fabric, InventoryPort, ScanSource, candidates, identify, read, uncovered
+from llmgw.fabric import (
+    Fabric,
+    InventoryPort,
+    ScanSource,
+    candidates,
+    identify,
+    parse_source,
+    read,
+    uncovered,
+)
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
 from llmgw.store.maps import drop_old_scans, fabrics, scans
@@ -43,8 +52,8 @@ class Round:
         state, settings = self.workspace.store, self.under.settings
         reading = read(text.raw, stderr=text.stderr)
         fabric = mapped(reading, self.under)
-        named = {name: one.scan_from for name, one in settings.fabrics.items()} if settings else {}
-        who = identify(fabric, switches_by_fabric(state), source=text.source, settings=named)
+        source, named = self._configured(fabric, text.source)
+        who = identify(fabric, switches_by_fabric(state), source=source, settings=named)
         if fabric.verdict.state == "rejected":
             self._rejected(text, fabric, who.name if not who.is_new else self._expected(text.source))
             return
@@ -52,6 +61,20 @@ class Round:
         self.kept.append(self._keep(text, fabric, who.name))
         for other in who.others:
             say(f"{who.name}: has switches of {other} too: the two fabrics are joined, or switches were moved")
+
+    def _configured(self, fabric: Fabric, source: ScanSource) -> tuple[ScanSource, dict[str, tuple[str, ...]]]:
+        """What the settings say of a fabric: the one that has a port by which they name it, wherever it was scanned
+        from; else all that they name by a node alone."""
+        settings = self.under.settings
+        named = {name: one.scan_from for name, one in settings.fabrics.items()} if settings else {}
+        seen = {adapter.port_guid for adapter in fabric.adapters.values()}
+        inside = {port.source for port in self.under.ports if port.port_guid in seen}
+        for name, sources in named.items():
+            for written in sources:
+                if (port := parse_source(written)).device and port in inside:
+                    return port, {name: sources}
+        alone = {name: tuple(one for one in sources if ":" not in one) for name, sources in named.items()}
+        return source, {name: alone[name] for name, sources in named.items() if alone[name] or not sources}
 
     def _keep(self, text: ScanText, fabric: Fabric, name: str) -> Kept:
         return keep(
