@@ -49,7 +49,7 @@ class Round:
             self.failures.append(f"{text.source}: {text.failed}")
             say(f"{text.source}: {visible(text.failed)}")
             return
-        state, settings = self.workspace.store, self.under.settings
+        state = self.workspace.store
         reading = read(text.raw, stderr=text.stderr)
         fabric = mapped(reading, self.under)
         source, named = self._configured(fabric, text.source)
