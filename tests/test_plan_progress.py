@@ -226,3 +226,11 @@ def test_every_apply_ends_and_nothing_is_left_half_done(
     ended = [(step.action, step.phase) for step in journal.steps if step.outcome]
     assert sorted(begun) == sorted(ended)
     assert max(nodes.starts().values(), default=0) <= 1
+
+
+def test_without_patience_an_engine_that_loads_is_left_to_become_ready() -> None:
+    actions = [start("a1", "m/0", "n1"), start("a2", "other/0", "n2")]
+    progress, nodes, _ = carried_out(actions, Rules(patient=False), slow={"n1": 1e6})
+    assert statuses(progress) == {"a1": "left", "a2": "done"}
+    assert ("m/0", "n1") in nodes.started_at
+    assert nodes.clock.now - 1000 < 30

@@ -16,11 +16,14 @@ import pytest
 from llmgw.base import LlmgwError, LockedError, RefusedError
 from llmgw.observed import NodeFacts
 from llmgw.plan import Cordon
+from llmgw.plan.judge import Condition, Health
+from llmgw.plan.repair import Retry
 from llmgw.serving import Endpoint
 from llmgw.store import State, backup, break_lock, count_change, held, lineage, locked, open_state, serial
 from llmgw.store.database import MIGRATIONS
 from llmgw.store.filesystem import NETWORK, filesystem_of
-from llmgw.store.history import Failures, events, failures, record, set_failures
+from llmgw.store.health import conditions, retries, save_conditions, save_retries
+from llmgw.store.history import events, record
 from llmgw.store.maps import NewScan, current_paths, drop_old_scans, fabrics, save_scan, scan_texts, scans
 from llmgw.store.nodes import cordons, load_facts, remove_cordon, save_facts, set_cordon
 from llmgw.store.published import endpoints, engine_key, engine_keys, next_generation
@@ -311,12 +314,16 @@ def test_a_replica_keeps_its_key(state: State) -> None:
     assert engine_keys(state, ["m/0", "none/0"]).keys == {"m/0": key}
 
 
-def test_failures_are_counted_by_replica_and_forgotten(state: State) -> None:
-    found = Failures(3, NOW, NOW + timedelta(seconds=40))
-    set_failures(state, "m/0", found)
-    assert failures(state) == {"m/0": found}
-    set_failures(state, "m/0", None)
-    assert failures(state) == {}
+def test_conditions_and_failures_come_back_as_they_were(state: State) -> None:
+    found = {("m/0", "p1", "a1"): Condition(Health.STALLED, NOW, "no token", 17, 2)}
+    save_conditions(state, found)
+    assert conditions(state) == found
+    failed = {"m/0": Retry(3, NOW, NOW + timedelta(seconds=40))}
+    save_retries(state, failed)
+    assert retries(state) == failed
+    save_retries(state, {})
+    save_conditions(state, {})
+    assert (retries(state), conditions(state)) == ({}, {})
 
 
 def test_a7_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ COMMANDS: dict[str, Entry] = {
     "init": Entry("llmgw.cli.init:init", _SITE, "Write a commented site folder."),
     "check": Entry("llmgw.cli.check:check", _SITE, "Validate the site's files, and with --nodes every node."),
     "models": Entry("llmgw.cli.models:models", _SITE, "Show the catalogue."),
+    "fabric": Entry("llmgw.cli.fabric:fabric", _FABRIC, "Scan, show and draw the InfiniBand fabrics."),
+    "plan": Entry("llmgw.cli.plan:plan", _CHANGE, "Show what would be changed, where, and why."),
+    "apply": Entry("llmgw.cli.apply:apply", _CHANGE, "Carry out a plan."),
+    "reconcile": Entry("llmgw.cli.reconcile:reconcile", _CHANGE, "Repair what failed; for cron, or --follow."),
+    "replicas": Entry(
+        "llmgw.cli.replicas:replicas", _RUN, "Show replicas, follow their logs, stop or restart one."
+    ),
+    "endpoints": Entry("llmgw.cli.endpoints:endpoints", _SERVE, "Show or export what routers were told."),
+    "router": Entry("llmgw.cli.router:router_command", _SERVE, "Serve the OpenAI API from what is published."),
     "nodes": Entry("llmgw.cli.nodes:nodes", _RUN, "Show nodes; cordon, drain and uncordon them."),
     "history": Entry("llmgw.cli.history:history", _RUN, "Show what happened."),
     "lock": Entry("llmgw.cli.lock:lock", _RUN, "Show or break the lock of a running change."),

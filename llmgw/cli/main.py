@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -11,6 +12,26 @@ from typing import Any, NoReturn
 import click
 
 from llmgw.cli.commands import COMMANDS
+
+
+def _give_verbose(command: click.Command) -> None:
+    """-v also behind the command, where hands that know kubectl and Ansible type it."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            _give_verbose(below)
+    elif not any(parameter.name == "louder" for parameter in command.params):
+        option = ["-v", "--verbose", "louder"]
+        command.params.append(
+            click.Option(option, count=True, expose_value=False, callback=_louder, help="Say more.")
+        )
+
+
+def _louder(ctx: click.Context, _parameter: click.Parameter, value: int) -> None:
+    from llmgw.cli.workspace import Workspace
+
+    if value and isinstance(ctx.obj, Workspace):
+        ctx.obj = replace(ctx.obj, verbose=ctx.obj.verbose + value)
+
 
 ERROR, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # ExitCode's, which help must not wait for
 HELP = """Serve LLMs from HPC GPU nodes with InfiniBand.
@@ -38,6 +59,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         found: click.Command = getattr(import_module(entry.module), entry.attribute)
+        _give_verbose(found)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -14,6 +14,7 @@ from llmgw.observed import Facts, NodeFacts
 from llmgw.plan import Cordon
 from llmgw.site import Site
 
+State = Literal["ok", "cordoned", "draining", "unreachable", "lost", "unknown"]
 COLUMNS = (
     Column("NODE", "name"),
     Column("STATE", "state"),
@@ -29,9 +30,9 @@ COLUMNS = (
 )
 
 
-def node_state(name: str, facts: Facts, cordons: Mapping[str, Cordon], site: Site, *, now: datetime) -> str:
+def node_state(name: str, facts: Facts, cordons: Mapping[str, Cordon], site: Site, *, now: datetime) -> State:
     """ok, cordoned, draining, unreachable, lost, or unknown where the node was never asked."""
-    if name in facts.silent:
+    if name in facts.silent and (name in facts.nodes or name not in cordons):
         since = facts.silent[name]
         if since is None:
             return "unknown" if name not in facts.nodes else "unreachable"

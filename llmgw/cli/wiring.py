@@ -14,20 +14,19 @@ from llmgw.remote.publish import Change
 from llmgw.serving import EndpointsFile, EngineKeys
 from llmgw.serving.publishing import served_models
 from llmgw.site import Site
-from llmgw.store import State, count_change
+from llmgw.store import State
 from llmgw.store.journal import begin, end
 from llmgw.store.published import engine_key, engine_keys, next_generation
 
 
 @dataclass(slots=True)
 class StoreJournal:
-    """The journal of one plan in the store. The serial goes up once, with the first step that is begun."""
+    """The journal of one plan in the store."""
 
     state: State
     plan: str
     lost: Any
     _rows: dict[tuple[str, Phase], int] = field(default_factory=dict)
-    _counted: bool = False
 
     def write(self, steps: Sequence[Step]) -> None:
         if self.lost.is_set():
@@ -36,9 +35,6 @@ class StoreJournal:
             if step.outcome:
                 end(self.state, self._rows.pop((step.action, step.phase)), step.outcome, step.message)
                 continue
-            if not self._counted:
-                count_change(self.state)
-                self._counted = True
             self._rows[step.action, step.phase] = begin(self.state, self.plan, step.action, step.phase.value)
 
 

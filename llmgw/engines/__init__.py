@@ -23,13 +23,9 @@ def complaints(profile: Profile) -> list[str]:
     ]
 
 
-def served_names(name: str, model: Model, profile: str) -> tuple[str, ...]:
-    """Every name by which a request can reach a replica of the profile, the model's own first.
-
-    Routers pass a request on as it came, so an engine that checks the name has to know them all.
-    """
-    aliases = model.aliases if profile == model.default else ()
-    return (name, *aliases, f"{name}:{profile}")
+def served_names(name: str, model: Model, profile: str) -> tuple[str, ...]:  # noqa: ARG001
+    """The names that an engine answers to: the model's alone. Routers write it in place of an alias or a profile."""
+    return (name,)
 
 
 __all__ = [

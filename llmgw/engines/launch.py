@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from pydantic import Field
+
 from llmgw.base import Value
 from llmgw.site import Profile, Shape
 
@@ -64,6 +66,7 @@ class LoadProbe(Value):
     path: str = "/metrics"
     running: str
     waiting: str
+    tokens: str = Field("", description="the counter of tokens made: it moves while the engine makes progress")
 
 
 class Launch(Value):

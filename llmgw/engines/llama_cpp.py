@@ -7,7 +7,11 @@ of its own: it listens on the engine network, which has to be closed to others.
 from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
-LOAD = LoadProbe(running="llamacpp:requests_processing", waiting="llamacpp:requests_deferred")
+LOAD = LoadProbe(
+    running="llamacpp:requests_processing",
+    waiting="llamacpp:requests_deferred",
+    tokens="llamacpp:tokens_predicted_total",
+)
 CHECKS_NAMES = False
 RESERVED = frozenset(
     {

@@ -8,7 +8,11 @@ Ranks above 0 answer /health on their own host and port, and ignore SIGTERM unti
 from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
-LOAD = LoadProbe(running="sglang:num_running_reqs", waiting="sglang:num_queue_reqs")
+LOAD = LoadProbe(
+    running="sglang:num_running_reqs",
+    waiting="sglang:num_queue_reqs",
+    tokens="sglang:generation_tokens_total",
+)
 CHECKS_NAMES = False
 RESERVED = frozenset(
     {

@@ -9,7 +9,11 @@ import re
 from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
 
-LOAD = LoadProbe(running="vllm:num_requests_running", waiting="vllm:num_requests_waiting")
+LOAD = LoadProbe(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    tokens="vllm:generation_tokens_total",
+)
 CHECKS_NAMES = True
 RESERVED = frozenset(
     {

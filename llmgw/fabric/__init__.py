@@ -1,5 +1,78 @@
-"""What the cables are: ibnetdiscover's text in, the fabric out."""
+"""What the cables are: ibnetdiscover's text in, the fabric out, and what is said, drawn and exported of it."""
 
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.coverage import InventoryPort, candidates, known_ports, uncovered, unseen_hosts
+from llmgw.fabric.diff import Change, ChangeItem, Changes, change_lines, diff
+from llmgw.fabric.exports import host_list, prometheus, slurm_conf, slurm_yaml
+from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
+from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
+from llmgw.fabric.judge import Reading, Verdict, read
+from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
+from llmgw.fabric.node_paths import paths
+from llmgw.fabric.owners import KnownPort
+from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
+from llmgw.fabric.rates import gbps, nominal
+from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
+from llmgw.fabric.topology import Summary, Topology, summary, topology
+from llmgw.fabric.verify import FindingItem, Findings, finding_lines, verify
 
-__all__ = ["Domain", "NodePath", "Paths", "Rail", "ShortCable"]
+__all__ = [
+    "LIMIT_BYTES",
+    "Adapter",
+    "Cable",
+    "Change",
+    "ChangeItem",
+    "Changes",
+    "Domain",
+    "DownPort",
+    "Fabric",
+    "Finding",
+    "FindingItem",
+    "Findings",
+    "Identity",
+    "InventoryPort",
+    "KnownPort",
+    "LinkState",
+    "NodePath",
+    "Paths",
+    "Problem",
+    "Rail",
+    "Reading",
+    "Scan",
+    "ScanSource",
+    "Severity",
+    "ShortCable",
+    "Standing",
+    "Summary",
+    "Switch",
+    "Tier",
+    "Topology",
+    "Trouble",
+    "Verdict",
+    "Weight",
+    "analyse",
+    "candidates",
+    "change_lines",
+    "diff",
+    "down_ports",
+    "finding_lines",
+    "gbps",
+    "host_list",
+    "identify",
+    "known_ports",
+    "nominal",
+    "parse",
+    "parse_linkinfo",
+    "parse_source",
+    "paths",
+    "prometheus",
+    "read",
+    "slurm_conf",
+    "slurm_yaml",
+    "summary",
+    "topology",
+    "uncovered",
+    "unseen_hosts",
+    "verify",
+]

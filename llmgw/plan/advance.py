@@ -21,10 +21,15 @@ def advance(progress: Progress, now: float) -> tuple[Progress, list[Ask]]:
     """Start what may start; the asks that are due and not yet under way, in the plan's order."""
     progress = _skip(progress, now)
     progress = _start(progress, now)
+    rules = progress.rules
     asks: list[Ask] = []
     for action_id, state in progress.states.items():
         if state.status == "running":
-            due = [ask for ask in _due(progress.actions[action_id], state, now) if ask.ticket not in state.asked]
+            due = [
+                ask
+                for ask in _due(progress.actions[action_id], state, now, patient=rules.patient)
+                if ask.ticket not in state.asked
+            ]
             asked = state.asked | {ask.ticket for ask in due}
             progress = with_state(progress, action_id, replace(state, asked=asked))
             asks.extend(due)
@@ -45,8 +50,9 @@ def _skip(progress: Progress, now: float) -> Progress:
 def _obstacle(progress: Progress, action: Action) -> str:
     for before in action.after:
         state = progress.states.get(before)
-        if state and state.status in ("failed", "unreachable", "skipped"):
-            return f"{before} {'was not started' if state.status == 'skipped' else state.status}"
+        if state and state.status in ("failed", "unreachable", "skipped", "left"):
+            words = {"skipped": "was not started", "left": "is not ready yet"}
+            return f"{before} {words.get(state.status, state.status)}"
     for other_id, state in progress.states.items():
         if state.status in ("failed", "unreachable"):
             if progress.rules.stop_on_error:
@@ -81,7 +87,7 @@ def _may_start(progress: Progress, action: Action, running: Sequence[Action]) ->
     return not (rivals and action.op in _DISRUPTIVE)
 
 
-def _due(action: Action, state: ActionState, now: float) -> list[Ask]:
+def _due(action: Action, state: ActionState, now: float, *, patient: bool) -> list[Ask]:
     """Everything that the action's phase still has to ask."""
     phase = state.phase
     assert phase is not None
@@ -97,7 +103,8 @@ def _due(action: Action, state: ActionState, now: float) -> list[Ask]:
         return [Ask(Kind.START, action.id, phase, node) for node in waiting]
     if phase is Phase.AWAIT_READY:
         left = max(1, int(state.since + action.start_s - now))
-        return [Ask(Kind.PROBE, action.id, phase, node, min(PROBE_S, left)) for node in waiting]
+        wait_s = min(PROBE_S, left) if patient else 2
+        return [Ask(Kind.PROBE, action.id, phase, node, wait_s) for node in waiting]
     kind = Kind.KILL if now - state.since > action.stop_s else Kind.STOP
     return [Ask(kind, action.id, phase, node, STOP_SLICE_S) for node in waiting]
 

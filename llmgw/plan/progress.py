@@ -10,17 +10,20 @@ from typing import Literal
 from llmgw.plan.document import Action
 from llmgw.plan.phases import Phase, Ticket
 
-Status = Literal["waiting", "running", "done", "failed", "unreachable", "skipped"]
+Status = Literal["waiting", "running", "done", "left", "failed", "unreachable", "skipped"]
+"""`left`: started, and not waited for (Rules.patient)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the operator and the site allow. Times are seconds."""
+    """What the operator and the site allow. Times are seconds. Not `patient`: an engine that is not ready at the first
+    look is left to become so."""
 
     parallel: int = 10
     stop_on_error: bool = False
     router_s: int = 15
     silence_s: int = 90
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ def _overdue(progress: Progress, answer: Answer, now: float) -> Progress:
     action_id = answer.ask.action
     action, state = progress.actions[action_id], progress.states[action_id]
     waited = now - state.since
+    if answer.ask.kind is Kind.PROBE and not progress.rules.patient:
+        return _leave(progress, action_id, answer.text, now)
     if answer.ask.kind is Kind.PROBE and waited >= action.start_s:
         text = f"{answer.ask.node}: not ready in {duration(action.start_s)}: {answer.text}"
         return _fail(progress, action_id, text, now, log=answer.log)
@@ -86,6 +88,14 @@ def _overdue(progress: Progress, answer: Answer, now: float) -> Progress:
         text = f"{answer.ask.node}: cannot be proved gone: {answer.text}"
         return _fail(progress, action_id, text, now, log=answer.log)
     return progress
+
+
+def _leave(progress: Progress, action_id: str, why: str, now: float) -> Progress:
+    state = progress.states[action_id]
+    assert state.phase is not None
+    progress = with_step(progress, Step(action_id, state.phase, "left", why))
+    over = replace(state, status="left", phase=None, ended=now, asked=frozenset(), why=why)
+    return with_state(progress, action_id, over)
 
 
 def _drained(progress: Progress, answer: Answer, now: float) -> Progress:

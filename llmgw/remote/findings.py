@@ -108,8 +108,12 @@ def _machine(site: Site, node: InventoryHost, facts: NodeFacts) -> _Said:
     for adapter in infiniband:
         if adapter.state != "ACTIVE":
             yield "warning", f"{adapter.device} port {adapter.port} is {adapter.state or 'in no known state'}", ""
-    if facts.slurm and not facts.slurm.startswith(("DOWN", "DRAIN", "RESERVED")):
-        yield "warning", f"Slurm has it as {facts.slurm}: drain it there, or jobs will share its GPUs", ""
+    if facts.slurm and "RESERVED" not in facts.slurm:
+        yield (
+            "warning",
+            f"Slurm has it as {facts.slurm}, and may start jobs there",
+            f"scontrol create reservation Nodes={node.name} Users=root Flags=MAINT StartTime=now Duration=infinite",
+        )
 
 
 def unreachable_finding(host: str, why: str, *, known_hosts: str = "") -> Finding:

@@ -35,6 +35,7 @@ class PlaybookNodes:
     desk: Desk
     publisher: Publisher
     stopped: Callable[[], bool] = lambda: False
+    _workers: list[threading.Thread] = field(default_factory=list)
     _answers: "queue.SimpleQueue[Answer | BaseException]" = field(default_factory=queue.SimpleQueue)
     _places: dict[str, threading.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: threading.Semaphore(PLAYS_AT_ONCE))
@@ -46,7 +47,9 @@ class PlaybookNodes:
             by_playbook["" if ask.kind in (Kind.PUBLISH, Kind.ROUTERS) else _PLAYBOOK[ask.kind][0]].append(ask)
         for playbook, together in by_playbook.items():
             work = self._play if playbook else self._publish
-            threading.Thread(target=self._guarded, args=(work, together), daemon=True).start()
+            worker = threading.Thread(target=self._guarded, args=(work, together), daemon=True)
+            self._workers = [one for one in self._workers if one.is_alive()] + [worker]
+            worker.start()
 
     def answers(self, wait_s: float) -> list[Answer]:
         found: list[Answer] = []
@@ -60,6 +63,11 @@ class PlaybookNodes:
             if isinstance(answer, BaseException):
                 raise answer
             found.append(answer)
+
+    def leave(self) -> None:
+        """Wait until no playbook of ours runs any more. Where `stopped` says so they have been asked to end."""
+        for worker in self._workers:
+            worker.join()
 
     def _guarded(self, work: Callable[[list[Ask]], None], asks: list[Ask]) -> None:
         """Bring an error of a worker to the loop; one that an operator can mend fails what was asked."""

@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import paramiko
@@ -60,7 +61,7 @@ def _options(host: InventoryHost) -> dict[str, str]:
     """The `-o Name=value`, -i and -J of the inventory's ssh arguments, names in lower case."""
     words = [word for key in _ARGUMENTS for word in shlex.split(str(host.connection.get(key, "")))]
     found: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if word == "-o" and "=" in following:
             name, _, value = following.partition("=")
             found.setdefault(name.lower(), value)

@@ -37,16 +37,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE journal (id INTEGER PRIMARY KEY, plan TEXT NOT NULL, action TEXT NOT NULL,
             phase TEXT NOT NULL, begun_at TEXT NOT NULL, ended_at TEXT, outcome TEXT, message TEXT) STRICT""",
         "CREATE INDEX journal_by_plan ON journal (plan, id)",
+        "CREATE TABLE specs (mark TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT",
         """CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL,
             endpoints TEXT NOT NULL) STRICT""",
         "CREATE TABLE engine_keys (replica TEXT PRIMARY KEY, key TEXT NOT NULL) STRICT",
+        """CREATE TABLE conditions (replica TEXT NOT NULL, plan TEXT NOT NULL, action TEXT NOT NULL,
+            health TEXT NOT NULL, since TEXT NOT NULL, why TEXT NOT NULL, tokens INTEGER, suspect INTEGER NOT NULL,
+            PRIMARY KEY (replica, plan, action)) STRICT""",
         """CREATE TABLE failures (replica TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL,
             next TEXT NOT NULL) STRICT""",
         """CREATE TABLE history (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL,
             subject TEXT NOT NULL,
             message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
         """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
-            listing TEXT NOT NULL) STRICT""",
+            fingerprint TEXT NOT NULL, listing TEXT NOT NULL) STRICT""",
     ),
 )
 
@@ -161,9 +165,13 @@ def serial(state: State) -> int:
 
 
 def count_change(state: State) -> int:
-    """The serial, one higher from now on."""
-    with state.change() as database:
-        database.conn.execute("UPDATE meta SET value = value + 1 WHERE key = 'serial'")
+    """The serial, one higher from now on. Part of a change that is under way, where one is."""
+    statement = "UPDATE meta SET value = value + 1 WHERE key = 'serial'"
+    if state.database.conn.in_transaction:
+        state.database.conn.execute(statement)
+    else:
+        with state.change() as database:
+            database.conn.execute(statement)
     return serial(state)
 
 

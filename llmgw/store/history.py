@@ -1,4 +1,4 @@
-"""The event log, the failures that back-off counts, and the inventory as it was last read."""
+"""The event log, and the inventory as it was last read."""
 
 import json
 from collections.abc import Mapping
@@ -21,15 +21,6 @@ class Event:
     subject: str
     message: str
     by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """How often a replica failed since it last ran quietly, when last, and when it may be started again."""
-
-    count: int
-    last: datetime
-    next: datetime
 
 
 def record(state: State, kind: str, subject: str, message: str, *, by: str) -> None:
@@ -55,35 +46,24 @@ def events(state: State, *, limit: int, subject: str = "", since: datetime | Non
     return [Event(*row) for row in reversed(rows)]
 
 
-def failures(state: State) -> dict[str, Failures]:
-    """The failures that are counted now, by replica."""
-    rows = state.rows("SELECT replica, count, last, next FROM failures ORDER BY replica")
-    return {
-        row[0]: Failures(row[1], datetime.fromisoformat(row[2]), datetime.fromisoformat(row[3])) for row in rows
-    }
+@dataclass(frozen=True, slots=True)
+class KeptListing:
+    """The inventory as it was last read, and what it was read from."""
+
+    at: str
+    fingerprint: str
+    listing: dict[str, Any]
 
 
-def set_failures(state: State, replica: str, found: Failures | None) -> None:
-    """Replace what is counted of a replica; None forgets it."""
-    with state.change() as database:
-        if found is None:
-            database.conn.execute("DELETE FROM failures WHERE replica = ?", (replica,))
-        else:
-            database.conn.execute(
-                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",
-                (replica, found.count, moment(found.last), moment(found.next)),
-            )
-
-
-def save_listing(state: State, listing: Mapping[str, Any], *, now: datetime) -> None:
-    """Remember the inventory for commands that must not wait for ansible-inventory; without its secrets."""
+def save_listing(state: State, listing: Mapping[str, Any], fingerprint: str, *, now: datetime) -> None:
+    """Remember the inventory, without its secrets, for commands that need not or must not read it again."""
     with state.change() as database:
         database.conn.execute(
-            "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?)", (moment(now), json.dumps(listing))
+            "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?, ?)", (moment(now), fingerprint, json.dumps(listing))
         )
 
 
-def last_listing(state: State) -> tuple[str, dict[str, Any]] | None:
-    """The inventory that was last read, and when."""
-    row = state.one("SELECT at, listing FROM inventory")
-    return (row[0], json.loads(row[1])) if row else None
+def last_listing(state: State) -> KeptListing | None:
+    """The inventory that was last read."""
+    row = state.one("SELECT at, fingerprint, listing FROM inventory")
+    return KeptListing(row[0], row[1], json.loads(row[2])) if row else None

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from llmgw.base import LlmgwError, RefusedError, moment
-from llmgw.plan import Plan
-from llmgw.store.database import State
+from llmgw.plan import PHASES, Plan, Spec
+from llmgw.store.database import State, count_change
 
 PlanState = Literal["running", "done", "unfinished", "superseded"]
 
@@ -35,8 +35,11 @@ class JournalEntry:
     message: str | None
 
 
-def consume(state: State, plan: Plan, *, by: str) -> None:
-    """Record that the plan is being applied. RefusedError where it has been before."""
+def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> None:
+    """Record that the plan is being applied, and count the change. RefusedError where it has been before.
+
+    An unfinished apply of another plan can be resumed no longer, where the new one is to `supersede` it.
+    """
     with state.change() as database:
         before = state.one("SELECT consumed_at, by FROM plans WHERE id = ?", plan.id)
         if before:
@@ -44,11 +47,27 @@ def consume(state: State, plan: Plan, *, by: str) -> None:
                 f"plan {plan.id} was applied before, at {before[0]} by {before[1]}",
                 hint="llmgw apply --resume goes on with an unfinished one; llmgw plan makes a new one",
             )
-        database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
+        if supersede:
+            database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
         database.conn.execute(
             "INSERT INTO plans VALUES (?, ?, ?, 'running', ?)",
             (plan.id, moment(datetime.now(UTC)), by, plan.text()),
         )
+        database.conn.executemany(
+            "INSERT OR IGNORE INTO specs VALUES (?, ?)",
+            [(mark, spec.model_dump_json()) for mark, spec in plan.body.specs.items()],
+        )
+        count_change(state)
+
+
+def consumed(state: State) -> set[str]:
+    """The ids of all plans that were ever applied."""
+    return {row[0] for row in state.rows("SELECT id FROM plans")}
+
+
+def specs(state: State) -> dict[str, Spec]:
+    """The specs that applied plans spoke of, by their digest."""
+    return {mark: Spec.model_validate_json(text) for mark, text in state.rows("SELECT mark, spec FROM specs")}
 
 
 def finish(state: State, plan: str, outcome: PlanState) -> None:
@@ -93,6 +112,15 @@ def end(state: State, row: int, outcome: str, message: str) -> None:
             "UPDATE journal SET ended_at = ?, outcome = ?, message = ? WHERE id = ?",
             (moment(datetime.now(UTC)), outcome, message, row),
         )
+
+
+def finished_actions(state: State, plan: Plan) -> set[str]:
+    """The actions of a plan whose last phase ended well, in whichever apply of it that was."""
+    ended = {
+        (row[0], row[1])
+        for row in state.rows("SELECT action, phase FROM journal WHERE plan = ? AND outcome = 'ok'", plan.id)
+    }
+    return {action.id for action in plan.body.actions if (action.id, PHASES[action.op][-1].value) in ended}
 
 
 def entries(state: State, plan: str) -> list[JournalEntry]:

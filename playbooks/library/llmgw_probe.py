@@ -105,13 +105,17 @@ def one_token(rank, timeout):
 
 
 def load_of(rank):
-    """Requests running and waiting, None where the engine does not say."""
+    """Requests running and waiting, and tokens made so far; None where the engine does not say."""
     if not rank["load"]:
         return None
     status, text = fetch(rank, rank["load"]["path"], timeout=10)
     if status != 200:
         return None
-    return {word: total(text, rank["load"][word]) for word in ("running", "waiting")}
+    return {
+        word: total(text, rank["load"][word])
+        for word in ("running", "waiting", "tokens")
+        if rank["load"].get(word)
+    }
 
 
 def total(text, name):

@@ -1,0 +1,140 @@
+"""llmgw apply: do what a plan says, exactly, or refuse."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmgw.base import ExitCode, RefusedError, UsageError
+from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
+
+if TYPE_CHECKING:
+    from llmgw.cli.applying import Wishes
+    from llmgw.cli.planning import World
+    from llmgw.plan import Options, Plan
+    from llmgw.store import Lock
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--resume", is_flag=True, help="Go on with the apply that was not finished.")
+@click.option("--allow-outage", is_flag=True, help="Let models go below their minimum of ready replicas.")
+@click.option("--on-error", type=click.Choice(["continue", "stop"]), default="continue", show_default=True,
+              help="After a failure: go on with other models, or begin nothing more.")  # fmt: skip
+@click.option("--parallel", default=10, show_default=True, type=click.IntRange(1, 1000), help="Actions at a time.")
+@click.option("--lock-timeout", default=0.0, metavar="S", help="Wait so many seconds for another change to end.")
+@click.option(
+    "--target", "targets", multiple=True, metavar="M|M/N|node:X", help="As in llmgw plan; not with FILE."
+)
+@click.option("--replace", "replaced", multiple=True, metavar="M/N", help="As in llmgw plan; not with FILE.")
+@click.option("--repack", default=0, metavar="N", help="As in llmgw plan; not with FILE.")
+@pass_workspace
+def apply(
+    workspace: Workspace,
+    file: Path | None,
+    yes: bool,
+    resume: bool,
+    allow_outage: bool,
+    on_error: str,
+    parallel: int,
+    lock_timeout: float,
+    targets: tuple[str, ...],
+    replaced: tuple[str, ...],
+    repack: int,
+) -> int:
+    """Carry out a saved plan, or plan now, show it, ask, and carry it out.
+
+    A saved plan is carried out exactly, once, and only while what it was made from still holds; otherwise it is
+    refused (exit 3) with what has changed. Every step is written down before it is taken. Ctrl-C begins nothing new and
+    lets what is under way end; a second one leaves it, and the next plan or --resume finds out by looking.
+    """
+    from llmgw.cli.applying import Wishes
+    from llmgw.plan import Options
+    from llmgw.store import locked
+
+    if (file or resume) and (targets or replaced or repack):
+        raise UsageError(
+            "--target, --replace and --repack go into the plan", hint="give them to llmgw plan --out FILE"
+        )
+    if file and resume:
+        raise UsageError("--resume goes on with the plan that was begun; it takes no FILE")
+    command = "llmgw " + " ".join(sys.argv[1:])[:200]
+    wishes = Wishes(parallel=parallel, stop_on_error=on_error == "stop")
+    options = Options(targets=targets, replace=replaced, repack=repack)
+    workspace.site  # noqa: B018 -- what is wrong with the files is said before the lock is taken
+    with locked(workspace.store, command, wait_s=lock_timeout, tell=say) as lock:
+        if resume:
+            return _resume(workspace, wishes, lock)
+        if file:
+            return _saved(workspace, file, wishes, lock, allow_outage=allow_outage)
+        return _fresh(workspace, options, wishes, lock, yes=yes, allow_outage=allow_outage)
+
+
+def _saved(workspace: Workspace, file: Path, wishes: "Wishes", lock: "Lock", *, allow_outage: bool) -> int:
+    """Check that a saved plan still holds before any node is spoken to, then carry it out."""
+    from llmgw.cli.planning import look
+    from llmgw.plan import Plan, stale
+    from llmgw.store.files import read_text
+    from llmgw.store.journal import consumed
+
+    plan = Plan.read(read_text(file), str(file))
+    world = look(workspace, refresh=False)
+    differences = stale(plan, world.site, world.fabrics, world.standing, consumed=consumed(workspace.store))
+    if differences:
+        raise RefusedError(
+            f"{file} is stale:\n" + "\n".join(differences), hint="make a new one:  llmgw plan --out FILE"
+        )
+    return _begin(workspace, world, plan, wishes, lock, allow_outage=allow_outage)
+
+
+def _fresh(
+    workspace: Workspace, options: "Options", wishes: "Wishes", lock: "Lock", *, yes: bool, allow_outage: bool
+) -> int:
+    from llmgw.cli.confirm import confirm
+    from llmgw.cli.plan import show_plan
+    from llmgw.cli.planning import look
+
+    world = look(workspace, refresh=True)
+    plan = world.plan(options)
+    show_plan(workspace, world, plan, saved=None)
+    if not plan.body.actions:
+        return ExitCode.UNPLACED if plan.body.unplaced else ExitCode.DONE
+    confirm("Apply this?", yes=yes)
+    return _begin(workspace, world, plan, wishes, lock, allow_outage=allow_outage)
+
+
+def _begin(
+    workspace: Workspace, world: "World", plan: "Plan", wishes: "Wishes", lock: "Lock", *, allow_outage: bool
+) -> int:
+    from llmgw.cli.applying import carry_out, outages
+    from llmgw.store.journal import consume
+
+    outage = outages(plan.body.actions)
+    if outage and not allow_outage:
+        raise RefusedError(
+            f"this takes models below their minimum of ready replicas; {outage}", hint="--allow-outage"
+        )
+    if not plan.body.actions:
+        say("Nothing to do.")
+        return ExitCode.DONE
+    consume(workspace.store, plan, by=operator())
+    return carry_out(workspace, world, plan, wishes, lock=lock)
+
+
+def _resume(workspace: Workspace, wishes: "Wishes", lock: "Lock") -> int:
+    """Look at every node, then go on with each action where the nodes show that it stands."""
+    from llmgw.cli.applying import carry_out
+    from llmgw.cli.planning import look
+    from llmgw.observed import incarnations
+    from llmgw.plan.resume import resumed_phases
+    from llmgw.store.journal import finished_actions, resumable
+
+    found = resumable(workspace.store)
+    world = look(workspace, refresh=True)
+    done = finished_actions(workspace.store, found.plan)
+    phases = resumed_phases(found.plan, done, incarnations(world.facts))
+    left = sum(phase is not None for phase in phases.values())
+    say(f"plan {found.plan.id} of {found.by}, {found.consumed_at}: {left} of {len(phases)} actions are left")
+    return carry_out(workspace, world, found.plan, wishes, lock=lock, phases=phases)

@@ -1,0 +1,94 @@
+"""What a plan is made from: site, maps, facts and what the store remembers, gathered for plan, apply and status."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from llmgw.base import count, duration
+from llmgw.cli.asking import ask_nodes
+from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
+from llmgw.fabric import Paths
+from llmgw.observed import Facts
+from llmgw.plan import Options, Plan, Published, Standing, make_plan
+from llmgw.site import Site
+from llmgw.store import State, lineage, serial
+from llmgw.store.files import read_text
+from llmgw.store.journal import specs
+from llmgw.store.maps import current_paths, scans
+from llmgw.store.nodes import cordons, load_facts
+from llmgw.store.published import endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a plan depends on, at one moment. `took_s`: how long nodes were asked, None where they were not."""
+
+    site: Site
+    fabrics: Mapping[str, Paths]
+    facts: Facts
+    standing: Standing
+    now: datetime
+    took_s: float | None = None
+
+    def plan(self, options: Options) -> Plan:
+        """The plan of this world."""
+        body = make_plan(self.site, self.fabrics, self.facts, self.standing, options=options, now=self.now)
+        return Plan.of(body, created=self.now.replace(microsecond=0), by=operator())
+
+
+def look(workspace: Workspace, *, refresh: bool, facts_file: Path | None = None) -> World:
+    """The world now: nodes asked where `refresh`, else as they were last seen, or as a facts document has them."""
+    site, began = workspace.site, time.monotonic()
+    if facts_file is not None:
+        facts = Facts.read(read_text(facts_file), str(facts_file))
+    else:
+        if refresh:
+            ask_nodes(workspace, site.nodes)
+        facts = load_facts(workspace.store, [node.name for node in site.nodes])
+    took_s = time.monotonic() - began if refresh and facts_file is None else None
+    store = workspace.store
+    return World(site, current_paths(store), facts, standing(store, facts), datetime.now(UTC), took_s)
+
+
+def standing(store: State, facts: Facts) -> Standing:
+    """What the store remembers, and the GPUs of what could not be proved gone."""
+    file = endpoints(store)
+    return Standing(
+        lineage=lineage(store),
+        serial=serial(store),
+        cordons=cordons(store),
+        orphans={
+            node: tuple(sorted({gpu for orphan in seen.orphans for gpu in orphan.gpus}))
+            for node, seen in facts.nodes.items()
+            if seen.orphans
+        },
+        published={
+            endpoint.id: Published(endpoint.url, endpoint.state) for endpoint in (file.endpoints if file else ())
+        },
+        specs=specs(store),
+    )
+
+
+def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
+    """The lines over a plan: what it was made from."""
+    site = world.site
+    maps = [_map(workspace.store, name, paths, world.now) for name, paths in sorted(world.fabrics.items())]
+    first = (
+        f"catalogue {CATALOGUE} {site.catalogue_digest()[7:13]} | inventory {HOSTS} {site.inventory_digest()[7:13]} | "
+        + (", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone")
+    )
+    answered = len(site.nodes) - len(world.facts.silent)
+    asked = (
+        f"{answered} of {len(site.nodes)} nodes answered ({world.took_s:.1f} s)"
+        if world.took_s is not None
+        else f"{count(len(world.facts.nodes), 'node')} as last seen"
+    )
+    return first, f"{asked}; state serial {world.standing.serial}"
+
+
+def _map(store: State, name: str, paths: Paths, now: datetime) -> str:
+    at = next((one.at for one in scans(store, name) if one.number == paths.scan), None)
+    age = f", {duration((now - datetime.fromisoformat(at)).total_seconds())} old" if at else ""
+    return f"fabric {name}: scan {paths.scan}{age}" + ("" if paths.complete else ", incomplete")

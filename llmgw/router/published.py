@@ -1,0 +1,119 @@
+"""The published folder: seen again every second, and taken where a file in it was replaced."""
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from llmgw.base import LlmgwError
+from llmgw.router.core import Router
+from llmgw.router.tallies import count
+from llmgw.serving.catalog import Catalog, catalog_of
+from llmgw.serving.endpoints import EndpointsFile, EngineKeys, KeysFile, NodesFile
+from llmgw.serving.keys import OPEN, SHUT, key_table
+from llmgw.serving.reload import LARGEST, decide_reload
+
+log = logging.getLogger("llmgw.router")
+ENDPOINTS, KEYS, ENGINE_KEYS, NODES = "endpoints.json", "keys.json", "engine-keys.json", "nodes.json"
+STATUS = "endpoints.status"
+_Stamp = tuple[int, int, int]
+
+
+class Published:
+    """Reads the folder's files when their inode, size or time of change is another."""
+
+    def __init__(self, router: Router, folder: Path | None) -> None:
+        self._router = router
+        self._folder = folder
+        self._seen: dict[str, _Stamp | None] = {}
+        self._engine_keys: dict[str, str] = {}
+        self.nodes: NodesFile | None = None
+
+    def look(self) -> None:
+        """Takes what is new. Never raises for what a file holds: the last good one stays in use."""
+        if self._folder is None:
+            if self._router.loaded_at == 0.0:
+                self._apply(
+                    catalog_of(EndpointsFile(generation=0, written=datetime.now(UTC)), self._router.config.static)
+                )
+            return
+        if self._is_new(KEYS):
+            self._take_keys()
+        if self._is_new(NODES):
+            self._take_nodes()
+        if self._is_new(ENGINE_KEYS) | self._is_new(ENDPOINTS):
+            self._take_engine_keys()
+            self._take_endpoints()
+
+    def _is_new(self, name: str) -> bool:
+        try:
+            found = (self._folder / name).stat()  # type: ignore[operator]
+            stamp: _Stamp | None = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except OSError:
+            stamp = None
+        known = self._seen.get(name, ())
+        self._seen[name] = stamp
+        return stamp != known
+
+    def _read(self, name: str) -> bytes:
+        with open(self._folder / name, "rb") as file:  # type: ignore[operator]  # noqa: PTH123
+            return file.read(LARGEST + 1)
+
+    def _take_endpoints(self) -> None:
+        router, source = self._router, str(self._folder / ENDPOINTS)  # type: ignore[operator]
+        try:
+            text = self._read(ENDPOINTS)
+        except OSError as error:
+            self._keep_out(f"{source}: {error.strerror}")
+            return
+        decided = decide_reload(text, source, router.catalog.generation)
+        if decided.file is None:
+            self._keep_out(decided.problem)
+            return
+        router.problem = ""
+        count(router.tallies.reloads, "endpoints_ok")
+        self._apply(catalog_of(decided.file, router.config.static))
+        log.info(
+            "endpoints_reloaded",
+            extra={"generation": decided.file.generation, "endpoints": len(decided.file.endpoints)},
+        )
+
+    def _apply(self, catalog: Catalog) -> None:
+        self._router.load(catalog, self._engine_keys)
+
+    def _keep_out(self, problem: str) -> None:
+        count(self._router.tallies.reloads, "endpoints_refused")
+        if problem != self._router.problem:
+            log.error("endpoints_refused", extra={"problem": problem})
+        self._router.problem = problem
+
+    def _take_engine_keys(self) -> None:
+        try:
+            self._engine_keys = EngineKeys.read(self._read(ENGINE_KEYS), ENGINE_KEYS).keys
+        except FileNotFoundError:
+            self._engine_keys = {}
+        except (OSError, LlmgwError) as error:
+            self._refused("engine_keys", error)
+
+    def _take_nodes(self) -> None:
+        try:
+            self.nodes = NodesFile.read(self._read(NODES), NODES)
+        except FileNotFoundError:
+            self.nodes = None
+        except (OSError, LlmgwError) as error:
+            self._refused("nodes", error)
+
+    def _take_keys(self) -> None:
+        try:
+            self._router.keys = key_table(KeysFile.read(self._read(KEYS), KEYS))
+        except FileNotFoundError:
+            log.warning("no_keys_file", extra={"keys_in_use": len(self._router.keys.by_digest)})
+        except (OSError, LlmgwError) as error:
+            if self._router.keys is OPEN:
+                self._router.keys = SHUT
+            self._refused("keys", error)
+        else:
+            count(self._router.tallies.reloads, "keys_ok")
+
+    def _refused(self, what: str, error: Exception) -> None:
+        count(self._router.tallies.reloads, f"{what}_refused")
+        log.error(f"{what}_refused", extra={"problem": str(error)})
