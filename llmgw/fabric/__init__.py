@@ -7,6 +7,7 @@ from llmgw.fabric.exports import host_list, prometheus, slurm_conf, slurm_yaml
 from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
 from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
 from llmgw.fabric.judge import Reading, Verdict, read
+from llmgw.fabric.lean import lean_paths
 from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
 from llmgw.fabric.node_paths import paths
 from llmgw.fabric.owners import KnownPort
@@ -61,6 +62,7 @@ __all__ = [
     "host_list",
     "identify",
     "known_ports",
+    "lean_paths",
     "nominal",
     "parse",
     "parse_linkinfo",
