@@ -90,14 +90,15 @@ def _ends(pairs: Sequence[Pair], edges: Iterable[int]) -> tuple[list[_End], froz
     """The adapters' ends of cables, and the GUIDs of aggregation nodes, which are none."""
     found: list[_End] = []
     aggregation = set()
+    card = Kind.ADAPTER
     for index in edges:
         a, a_line, b, b_line = pairs[index]
-        if a.kind is Kind.ADAPTER:
+        if a.kind is card:
             if is_aggregation(a, b, a_line.peer_port):
                 aggregation.add(a.guid)
             else:
                 found.append(_End(a, a_line, index, b))
-        if b.kind is Kind.ADAPTER:
+        if b.kind is card:
             if is_aggregation(b, a, b_line.peer_port):
                 aggregation.add(b.guid)
             else:
