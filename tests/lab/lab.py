@@ -219,7 +219,9 @@ class Lab:
             **variables,
         }
         hosts = {node.name: {"ansible_host": node.address} for node in self.nodes.values()}
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()}
+        children: dict[str, Any] = {
+            group: {"hosts": dict.fromkeys(names, {})} for group, names in (groups or {}).items()
+        }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 
 
