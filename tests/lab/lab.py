@@ -220,7 +220,7 @@ class Lab:
         }
         hosts = {node.name: {"ansible_host": node.address} for node in self.nodes.values()}
         children: dict[str, Any] = {
-            group: {"hosts": dict.fromkeys(names, {})} for group, names in (groups or {}).items()
+            group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()
         }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 

@@ -169,7 +169,7 @@ class LoopbackLab:
         }
         hosts = {node.name: node.variables() for node in self.nodes.values()}
         children: dict[str, Any] = {
-            group: {"hosts": dict.fromkeys(names, {})} for group, names in (groups or {}).items()
+            group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()
         }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 
