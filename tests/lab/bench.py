@@ -32,9 +32,8 @@ def lives(counts: Sequence[int]) -> None:
             lab = Lab("bench", numbered(count, init=init))
             up = _took_s(lab.up)
             used = _cpu_s(lab)
-            print(
-                f"{init.value:<8} {count:>3} hosts: up {up:5.1f} s ({used:5.1f} s of CPU), down {_took_s(lab.down):4.1f} s"
-            )
+            down = _took_s(lab.down)
+            print(f"{init.value:<8} {count:>3} hosts: up {up:5.1f} s ({used:5.1f} s of CPU), down {down:4.1f} s")
 
 
 def hosts() -> None:
