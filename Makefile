@@ -47,6 +47,7 @@ demo-down: ## the end of the demo
 
 bench: env ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench
+	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
 	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --extra dev --extra uvloop \

@@ -117,7 +117,7 @@ def _placed(
 
 
 def stays_without_place(ground: Ground, member: Member) -> bool:
-    """Whether a replica that finds no new place runs on where it is: it is not lost, and none of its nodes is drained."""
+    """Whether a replica that finds no new place runs on where it is: not lost, and none of its nodes drained."""
     copy = member.copy
     if copy is None or member.fate is not Fate.ELSEWHERE or copy.state is CopyState.LOST:
         return False

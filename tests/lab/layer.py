@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab.kernel import LabError, UnavailableError
@@ -39,7 +40,7 @@ FABRIC = {
 }
 
 
-def _lacking(packages: dict[str, tuple[str, ...]], *roots: Path) -> list[str]:
+def _lacking(packages: Mapping[str, tuple[str, ...]], *roots: Path) -> list[str]:
     return [
         package
         for package, files in packages.items()
