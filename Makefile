@@ -40,13 +40,14 @@ test: packages env engine check ## everything, real parts included; skips with a
 	pytest -m "$(SLOW)"
 
 demo: ## from nothing to a streamed answer, every part real
-	tests/lab/demo.sh up
+	@tests/lab/demo.sh up
 
 demo-down: ## the end of the demo
-	tests/lab/demo.sh down
+	@tests/lab/demo.sh down
 
 bench: env ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench
+	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
 	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --extra dev --extra uvloop \

@@ -8,7 +8,16 @@ from llmgw.base import LlmgwError, count, visible
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.maps import Ground, Kept, earlier_domains, ground, inventory_ports, keep, mapped, switches_by_fabric
 from llmgw.cli.workspace import Workspace, say
-from llmgw.fabric import Fabric, InventoryPort, ScanSource, candidates, identify, read, uncovered
+from llmgw.fabric import (
+    Fabric,
+    InventoryPort,
+    ScanSource,
+    candidates,
+    identify,
+    parse_source,
+    read,
+    uncovered,
+)
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
 from llmgw.store.maps import drop_old_scans, fabrics, scans
@@ -40,11 +49,11 @@ class Round:
             self.failures.append(f"{text.source}: {text.failed}")
             say(f"{text.source}: {visible(text.failed)}")
             return
-        state, settings = self.workspace.store, self.under.settings
+        state = self.workspace.store
         reading = read(text.raw, stderr=text.stderr)
         fabric = mapped(reading, self.under)
-        named = {name: one.scan_from for name, one in settings.fabrics.items()} if settings else {}
-        who = identify(fabric, switches_by_fabric(state), source=text.source, settings=named)
+        source, named = self._configured(fabric, text.source)
+        who = identify(fabric, switches_by_fabric(state), source=source, settings=named)
         if fabric.verdict.state == "rejected":
             self._rejected(text, fabric, who.name if not who.is_new else self._expected(text.source))
             return
@@ -52,6 +61,20 @@ class Round:
         self.kept.append(self._keep(text, fabric, who.name))
         for other in who.others:
             say(f"{who.name}: has switches of {other} too: the two fabrics are joined, or switches were moved")
+
+    def _configured(self, fabric: Fabric, source: ScanSource) -> tuple[ScanSource, dict[str, tuple[str, ...]]]:
+        """What the settings say of a fabric: the one that has a port by which they name it, wherever it was scanned
+        from; else all that they name by a node alone."""
+        settings = self.under.settings
+        named = {name: one.scan_from for name, one in settings.fabrics.items()} if settings else {}
+        seen = {adapter.port_guid for adapter in fabric.adapters.values()}
+        inside = {port.source for port in self.under.ports if port.port_guid in seen}
+        for name, sources in named.items():
+            for written in sources:
+                if (port := parse_source(written)).device and port in inside:
+                    return port, {name: sources}
+        alone = {name: tuple(one for one in sources if ":" not in one) for name, sources in named.items()}
+        return source, {name: alone[name] for name, sources in named.items() if alone[name] or not sources}
 
     def _keep(self, text: ScanText, fabric: Fabric, name: str) -> Kept:
         return keep(
@@ -102,15 +125,22 @@ def scan_all(workspace: Workspace, only: Collection[str]) -> Round:
 
 
 def _known_fabrics(round_: Round, ports: Sequence[InventoryPort]) -> None:
-    """A scan of each fabric that is configured or remembered, from its preferred port or the last one that worked."""
-    for name, preferred in _wanted(round_).items():
-        if any(kept.name == name for kept in round_.kept):
-            continue
-        before = len(round_.kept)
+    """A scan of each fabric that is configured or remembered, from its preferred port or the last one that worked.
+
+    First one port of each fabric, all at once, a node for each; then port by port where that gave nothing.
+    """
+    wanted = _wanted(round_)
+    first: dict[str, ScanSource] = {}
+    for preferred in wanted.values():
+        source = next((one for one in _sources(round_, ports, preferred) if one.node not in first), None)
+        if source is not None:
+            first[source.node] = source
+    _scan(round_, *first.values())
+    for name, preferred in wanted.items():
         for source in _sources(round_, ports, preferred):
-            _scan(round_, source)
-            if len(round_.kept) > before:
+            if any(kept.name == name for kept in round_.kept):
                 break
+            _scan(round_, source)
 
 
 def _wanted(round_: Round) -> dict[str, Sequence[str]]:
@@ -155,9 +185,9 @@ def _unseen_ports(round_: Round, ports: Sequence[InventoryPort]) -> None:
         _scan(round_, source)
 
 
-def _scan(round_: Round, source: ScanSource) -> None:
-    round_.tried.add(source)
-    for text in run_scans(round_.session, round_.workspace.site, [source]):
+def _scan(round_: Round, *sources: ScanSource) -> None:
+    round_.tried.update(sources)
+    for text in run_scans(round_.session, round_.workspace.site, sources) if sources else ():
         round_.settle(text)
 
 

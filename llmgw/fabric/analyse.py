@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from llmgw.base import natural
+from llmgw.fabric.bulk import collector_at_rest
 from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings
@@ -43,12 +44,22 @@ def analyse(
     `hosts` are the inventory's names. `ports` are the adapters that nodes have reported, by port GUID. `earlier`
     are the domains of the last map of this fabric: domains and pods that are still there keep their ids.
     """
+    with collector_at_rest():
+        return _analysed(reading, hosts, ports or {}, earlier or {})
+
+
+def _analysed(
+    reading: Reading,
+    hosts: Collection[str],
+    ports: Mapping[str, KnownPort],
+    earlier: Mapping[str, KnownDomain],
+) -> Fabric:
     pairs, devices = reading.pairs, reading.scan.devices.values()
     ends, aggregation = _ends(pairs, reading.edges)
     chips = [device for device in devices if device.kind is Kind.SWITCH]
     near = neighbours(chips, {end.device.guid for end in ends})
     distance = distances(near)
-    owned, misfits = owners([_seen(end) for end in ends], hosts, ports or {})
+    owned, misfits = owners([_seen(end) for end in ends], hosts, ports)
     classes = {
         end.device.guid: host_class(owner.claims or owner.node or "")
         for end, owner in zip(ends, owned, strict=True)
@@ -65,7 +76,7 @@ def analyse(
         switches=switches,
         adapters={(one.guid, one.port): one for one in adapters},
         cables=_cables(pairs, measured),
-        domains=_domains(nodes, near, switches, earlier or {}),
+        domains=_domains(nodes, near, switches, earlier),
         rails=rails.count,
         nodes=nodes,
         aggregation=tuple(sorted(aggregation)),
@@ -181,8 +192,8 @@ def _by_node(adapters: Iterable[Adapter]) -> dict[str, tuple[Adapter, ...]]:
 def _cables(pairs: Sequence[Pair], measured: Sequence[Measured]) -> tuple[Cable, ...]:
     return tuple(
         [
-            Cable(a.guid, a_line.port, b.guid, b_line.port, *one)
-            for (a, a_line, b, b_line), one in zip(pairs, measured, strict=True)
+            Cable(a.guid, a_line.port, b.guid, b_line.port, rate, expected, degraded)
+            for (a, a_line, b, b_line), (rate, expected, degraded) in zip(pairs, measured, strict=True)
         ]
     )
 

@@ -85,7 +85,7 @@ def _adapter(match: re.Match[str], first: int, seen: Seen) -> Device | None:
     guid = same[guid]
     cable = PortLine(
         line + 1, number, same[peer], numbers[peer_port], same[peer_name], numbers[lid], KNOWN[rate],
-        guids[own], "", numbers[own_lid], 0,
+        guids[own], "", numbers[own_lid],
     )  # fmt: skip
     return Device(
         guid, Kind.ADAPTER, numbers[ports], same[name], line, int(vendor, 16), int(model, 16),
@@ -102,29 +102,28 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
     cables: dict[int, PortLine] = {}
     for port, before, peer, peer_port, between, name, lid, rate in found:
         line += 1
-        own_guid = peer_guid = ""
-        own_lid = None
-        if between != "\t\t# ":
-            words = between.split()
-            if len(words) == 2 and words[0][0] == "(" and words[0][-1] == ")":
-                peer_guid = guids[words[0][1:-1]]
-            elif len(words) == 5 and words[1] == "lid" and words[2].isdecimal():
-                own_lid = int(words[2])
-            elif len(words) != 1:
-                return None
-            if words[-len(words) if own_lid is not None else -1] != "#":
-                return None
-        if len(before) > 1:
-            own = before.strip()
-            if own[:1] != "(" or own[-1:] != ")":
-                return None
-            own_guid = guids[own[1:-1]]
         if rate not in KNOWN:
             return None
         number = numbers[port]
+        if between == "\t\t# " and before == "\t":
+            cables[number] = PortLine(
+                line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate]
+            )
+            continue
+        words = between.split()
+        peer_guid, own_lid = "", None
+        if len(words) == 2 and words[0][0] == "(" and words[0][-1] == ")":
+            peer_guid = guids[words.pop(0)[1:-1]]
+        elif len(words) == 5 and words[1] == "lid" and words[2].isdecimal():
+            own_lid = numbers[words[2]]
+        elif len(words) != 1:
+            return None
+        own = before.strip()
+        if words[0] != "#" or (own and (own[0] != "(" or own[-1] != ")")):
+            return None
         cables[number] = PortLine(
             line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate],
-            own_guid, peer_guid, own_lid, 0,
+            guids[own[1:-1]] if own else "", peer_guid, own_lid,
         )  # fmt: skip
     if len(cables) != len(found) or guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
         return None

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from llmgw.fabric.bulk import collector_at_rest
 from llmgw.fabric.pairs import OneSided, Pair, contradictions, join
 from llmgw.fabric.parse import parse
 from llmgw.fabric.scan import LIMIT_PROBLEMS, Kind, Problem, Scan, Trouble, Weight
@@ -63,7 +64,8 @@ class Reading:
 
 def read(text: str, *, stderr: str = "") -> Reading:
     """The scan in a text, with what its tool wrote to stderr where that was kept apart. Raises nothing."""
-    return judge(parse(text), stderr=stderr)
+    with collector_at_rest():
+        return judge(parse(text), stderr=stderr)
 
 
 def judge(scan: Scan, *, stderr: str = "") -> Reading:

@@ -105,10 +105,10 @@ class PortLine(Struct, frozen=True, gc=False):
     name: str
     lid: int | None
     rate: str
-    port_guid: str
-    peer_guid: str
-    own_lid: int | None
-    ext: int
+    port_guid: str = ""
+    peer_guid: str = ""
+    own_lid: int | None = None
+    ext: int = 0
 
 
 class Device(Struct, frozen=True, gc=False):

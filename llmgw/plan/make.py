@@ -8,8 +8,9 @@ from llmgw.base import natural_key
 from llmgw.engines import Launch
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
-from llmgw.plan.document import Action, Body, Options, Unplaced
+from llmgw.plan.document import Action, Body, Options
 from llmgw.plan.drafts import Bench, Draft, draft_all
+from llmgw.plan.drift import drift_of
 from llmgw.plan.inputs import inputs_of
 from llmgw.plan.launches import launches
 from llmgw.plan.notes import notes_of
@@ -18,6 +19,8 @@ from llmgw.plan.schedule import schedule
 from llmgw.plan.spec import Spec
 from llmgw.plan.standing import Standing
 from llmgw.plan.think import Question, Thought, think
+from llmgw.plan.unplaced import unplaced_of
+from llmgw.plan.warnings import warnings_of
 from llmgw.site import Site
 
 
@@ -38,7 +41,9 @@ def body_of(thought: Thought) -> Body:
     """The plan that was thought out."""
     asked = thought.asked
     actions = _actions(thought)
-    unplaced = _unplaced(thought)
+    unplaced = unplaced_of(thought)
+    differences = drift_of(thought)
+    still = sum(not one.acts for one in differences)
     return Body(
         llmgw=__version__,
         placer=PLACER,
@@ -55,8 +60,10 @@ def body_of(thought: Thought) -> Body:
         placements=tuple(thought.placements[name] for name in sorted(thought.placements, key=natural_key)),
         actions=actions,
         unplaced=unplaced,
+        warnings=warnings_of(thought),
+        drift=tuple(f"{one.subject}: {one.text}" for one in differences if one.acts),
         specs=_specs(thought),
-        notes=notes_of(thought.ground, thought.task.problem, thought.placements, thought.found, drift=0),
+        notes=notes_of(thought.ground, thought.task.problem, thought.placements, thought.found, drift=still),
     )
 
 
@@ -70,15 +77,6 @@ def _actions(thought: Thought) -> tuple[Action, ...]:
         return launches(asked.site, asked.fabrics, ground, draft.member, draft.starts.nodes)
 
     return schedule(asked.site, draft_all(bench, thought.roster), thought.floors, launches_of)
-
-
-def _unplaced(thought: Thought) -> tuple[Unplaced, ...]:
-    found = []
-    for member in thought.unplaced:
-        profile = thought.asked.site.catalogue.models[member.model].profiles[member.profile]
-        needs = " or ".join(f"{shape.nodes} x {shape.gpus} GPUs" for shape in profile.shapes)
-        found.append(Unplaced(replica=member.name, needs=needs, why="no room"))
-    return tuple(found)
 
 
 def _specs(thought: Thought) -> dict[str, Spec]:

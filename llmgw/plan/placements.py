@@ -16,7 +16,7 @@ def placements_of(site: Site, ground: Ground, roster: Roster, spots: Mapping[str
     new = [member for member in roster.members if member.name in spots]
     seats = {member.name: seating.new(member, spots[member.name]) for member in biggest_first(new, spots)}
     for member in roster.members:
-        if member.copy and member.fate is Fate.REPLACE:
+        if member.copy and member.fate in (Fate.REPLACE, Fate.AGAIN):
             seats[member.name] = seating.again(member, member.copy)
         elif member.copy and member.fate in (Fate.KEEP, Fate.HOLD):
             seats[member.name] = seats_of(member.copy)

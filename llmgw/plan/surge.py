@@ -43,6 +43,9 @@ def _needing(task: Task, answer: Answer, floors: Mapping[str, Floor], serves: Ma
     for member, spot in zip(task.wanted, answer.spots, strict=True):
         if spot and member.fate is Fate.START:
             coming[member.model] = coming.get(member.model, 0) + 1
+    for member in task.held:
+        if member.fate is Fate.AGAIN:
+            coming[member.model] = coming.get(member.model, 0) + 1
     needing = []
     for number, member in enumerate(task.held, len(task.wanted)):
         floor = floors.get(member.model)

@@ -1,7 +1,7 @@
 """From the roster to the placer's problem, and from its answer to the spots of replicas by name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmgw.engines import ENGINES
@@ -30,16 +30,45 @@ class Holdings:
     freed: Mapping[str, frozenset[int]]
 
 
-_STAYS = (Fate.KEEP, Fate.HOLD, Fate.REPLACE)
+_STAYS = (Fate.KEEP, Fate.HOLD, Fate.REPLACE, Fate.AGAIN)
 
 
 def holdings(roster: Roster) -> Holdings:
     """What runs of llmgw hold. Copies that the operator's scope leaves alone stay."""
     staying = [member.copy for member in roster.members if member.copy and member.fate in _STAYS]
+    again = [member.copy for member in roster.members if member.copy and member.fate is Fate.AGAIN]
     leaving = [member.copy for member in roster.members if member.copy and member.fate is Fate.ELSEWHERE]
-    return Holdings(
-        _gpus([*staying, *roster.bystanders]), _gpus([*leaving, *(ending.copy for ending in roster.endings)])
-    )
+    kept = _gpus([*staying, *roster.bystanders])
+    for copy in again:
+        for name, run in copy.last_runs():
+            kept[name] = kept.get(name, _NONE) | frozenset(run.gpus)
+    return Holdings(kept, _gpus([*leaving, *(ending.copy for ending in roster.endings)]))
+
+
+def settle_again(ground: Ground, roster: Roster) -> Roster:
+    """The roster in which only those start again where they were whose GPUs there nobody holds, or is to have."""
+    claimed = {name: set(gpus) for name, gpus in holdings(_without_again(roster)).kept.items()}
+    for name, gpus in holdings(roster).freed.items():
+        claimed.setdefault(name, set()).update(gpus)
+    members = []
+    for member in roster.members:
+        if member.fate is Fate.AGAIN and member.copy:
+            places = [(name, run.gpus) for name, run in member.copy.last_runs()]
+            free = all(
+                set(gpus) <= ground[name].gpus - ground[name].taken.keys() - claimed.get(name, set())
+                for name, gpus in places
+            )
+            if not free:
+                members.append(replace(member, fate=Fate.START))
+                continue
+            for name, own in places:
+                claimed.setdefault(name, set()).update(own)
+        members.append(member)
+    return replace(roster, members=tuple(members))
+
+
+def _without_again(roster: Roster) -> Roster:
+    return replace(roster, members=tuple(m for m in roster.members if m.fate is not Fate.AGAIN))
 
 
 def make_task(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility, *, repack: int) -> Task:
@@ -162,7 +191,7 @@ def _held(
     copy = member.copy
     assert copy is not None
     numbers = tuple(sorted(ground.number[name] for name in copy.nodes if name in ground.number))
-    counts = [len(run.gpus) for _, run in copy.runs()]
+    counts = [len(run.gpus) for _, run in (copy.last_runs() if member.fate is Fate.AGAIN else copy.runs())]
     gpus = max(counts, default=0)
     demand = _demand(catalogue, member, models, eligibility)
     shape = (len(copy.nodes), gpus)

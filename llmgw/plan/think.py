@@ -11,13 +11,14 @@ from llmgw.plan.document import Options, Placement
 from llmgw.plan.kinds import Eligibility, kinds_of
 from llmgw.plan.nodes import Ground, NodeState, survey
 from llmgw.plan.placements import placements_of
-from llmgw.plan.placer import Answer, Spot, place
+from llmgw.plan.placer import Answer, Demand, Spot, place
+from llmgw.plan.reasons import Reasons
 from llmgw.plan.roster import Fate, Member, Roster, Scope, call_roll
 from llmgw.plan.schedule import Floor
 from llmgw.plan.scope import scope_of
 from llmgw.plan.standing import Standing
 from llmgw.plan.surge import moved_away, surge
-from llmgw.plan.task import Task, make_task
+from llmgw.plan.task import Task, make_task, settle_again
 from llmgw.site import Site
 
 
@@ -67,6 +68,7 @@ def think(asked: Question) -> Thought:
     roster = call_roll(
         site.catalogue, ground, found, asked.standing, published=published, scope=scope, eligibility=eligibility
     )
+    roster = settle_again(ground, roster)
     roster, task, answer, unplaced = _placed(asked, ground, roster, eligibility)
     floors = floors_of(site, ground, roster, published)
     spots = _spots(task, answer)
@@ -74,6 +76,12 @@ def think(asked: Question) -> Thought:
     beside = surge(task, answer, floors, _serving(ground, roster, published))
     roster = replace(roster, members=moved_away(roster.members, beside))
     spots.update(beside)
+    placements = placements_of(site, ground, roster, spots)
+    reasons = Reasons(ground, task.problem, placements, demands_of(task))
+    placements.update(
+        (name, placements[name].model_copy(update={"why": reasons.codes(name, spot)}))
+        for name, spot in spots.items()
+    )
     return Thought(
         asked=asked,
         ground=ground,
@@ -85,7 +93,7 @@ def think(asked: Question) -> Thought:
         task=task,
         answer=answer,
         spots=spots,
-        placements=placements_of(site, ground, roster, spots),
+        placements=placements,
         unplaced=unplaced,
         floors=floors,
     )
@@ -117,7 +125,7 @@ def _placed(
 
 
 def stays_without_place(ground: Ground, member: Member) -> bool:
-    """Whether a replica that finds no new place runs on where it is: it is not lost, and none of its nodes is drained."""
+    """Whether a replica that finds no new place runs on where it is: it is not lost, no node of its is drained."""
     copy = member.copy
     if copy is None or member.fate is not Fate.ELSEWHERE or copy.state is CopyState.LOST:
         return False
@@ -141,6 +149,13 @@ def _spots(task: Task, answer: Answer) -> dict[str, Spot]:
     found = {member.name: spot for member, spot in zip(task.wanted, answer.spots, strict=True) if spot}
     found.update({task.held[number].name: spot for number, spot in answer.moved.items()})
     return found
+
+
+def demands_of(task: Task) -> dict[str, Demand]:
+    """What the placer was asked for, by replica."""
+    wanted = zip(task.wanted, task.problem.wanted, strict=True)
+    held = zip(task.held, (held.demand for held in task.problem.held), strict=True)
+    return {member.name: demand for member, demand in (*wanted, *held)}
 
 
 def serves(ground: Ground, published: Mapping[str, PublishedAs], copy: Copy | None) -> bool:

@@ -22,6 +22,7 @@ from llmgw.observed import Facts, Gpu, GpuProcess, InstalledEngine, NodeFacts, O
 from llmgw.plan import Body, Cordon, Op, Options, Plan, Published, Standing, make_plan
 from llmgw.plan.copies import url
 from llmgw.plan.spec import Spec, spec_of
+from llmgw.plan.think import Question, Thought, think
 from llmgw.site import (
     Catalogue,
     Engine,
@@ -418,6 +419,12 @@ class World:
         """The plan of this world now."""
         return make_plan(
             self.site(), self.paths(), self.facts(), self.standing(), options=Options(**options), now=NOW
+        )
+
+    def thought(self, **options: Any) -> Thought:
+        """What the plan of this world is thought out from, for explanations."""
+        return think(
+            Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW)
         )
 
     # What follows

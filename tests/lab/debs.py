@@ -38,6 +38,30 @@ def program(name: str) -> str:
     raise UnavailableError(f"there is no {name}")
 
 
+def provide_dot() -> None:
+    """Graphviz's dot, which is a link into another package (libgvc6) and wants its plugins listed once, by -c."""
+    if shutil.which("dot") or (ROOT / "usr/bin/dot").exists():
+        return
+    unpack("graphviz")
+    dot, machines_own = ROOT / "usr/bin/dot", Path("/usr/sbin/libgvc6-config-update")
+    if not dot.exists() and machines_own.exists():
+        dot.unlink()
+        dot.symlink_to(machines_own)
+    elif dot.exists():
+        subprocess.run([str(dot), "-c"], env=os.environ | environment(), check=False, stdin=subprocess.DEVNULL)
+
+
+def environment() -> dict[str, str]:
+    """What programs that were unpacked are started with; empty where nothing was."""
+    found = {}
+    if folders := libraries():
+        found["LD_LIBRARY_PATH"] = folders
+    for plugins in ROOT.glob("usr/lib/*-linux-gnu/graphviz"):
+        if list(plugins.glob("libgvplugin_*")):
+            found["GVBINDIR"] = str(plugins)
+    return found
+
+
 def libraries() -> str:
     """LD_LIBRARY_PATH for what was unpacked; empty where nothing was."""
     return ":".join(str(path) for path in sorted(ROOT.glob("usr/lib/*-linux-gnu")))

@@ -8,14 +8,16 @@ processes on loopback addresses (tests/lab/loopback.py), and the site is written
 """
 
 import os
+import resource
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.fakes.tiny_gguf import telling
-from tests.lab.demo_stage import REPOSITORY, Stage, Step, root_stage, rootless_stage
+from tests.lab.demo_stage import Step, root_stage, rootless_stage
 from tests.lab.kernel import LabError
+from tests.lab.layer import REPOSITORY
 
 FOLDER = REPOSITORY / "build" / "demo"
 PREPARE = (
@@ -25,10 +27,10 @@ PREPARE = (
     ),
     Step(
         "An admin prepares the nodes once: the engines' account, its folder, those lines.",
-        "for of in 'ops n1,n2' 'limited n3,n4'; do set -- $of; "
-        "llmgw check --sudoers $1 -o json >build/demo/prepare-$1.json; "
+        "prepare() { llmgw check --sudoers $1 -o json >build/demo/prepare-$1.json; "
         "ansible-playbook -i inventories/demo/hosts.yml playbooks/node_prepare.yml -e @build/demo/prepare-$1.json "
-        "-e ansible_user=root -l $2 | sed -n '/PLAY RECAP/,$p'; done",
+        "-e ansible_user=root -l $2 | sed -n '/PLAY RECAP/,$p'; }; "
+        "prepare ops n1,n2 & prepare limited n3,n4 && wait $!",
     ),
 )
 LLMGW = (
@@ -49,15 +51,30 @@ LLMGW = (
 )
 
 
-def run_steps(stage: Stage, steps: Sequence[Step]) -> None:
+def run_steps(run: Callable[[str], int], steps: Sequence[Step]) -> None:
     """One after another, as somebody would type them. LabError where one fails."""
     for step in steps:
         print(f"\n# {step.why}\n$ {step.command}", flush=True)
-        began = time.monotonic()
-        status = stage.run(step.command)
-        print(f"# {time.monotonic() - began:.1f} s", flush=True)
+        began, used = time.monotonic(), _cpu_s()
+        status = run(step.command)
+        print(
+            f"# {time.monotonic() - began:.1f} s, {_cpu_s() - used:.1f} s of CPU on the control host", flush=True
+        )
         if status:
             raise LabError(f"that ended with exit status {status}")
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _questions(url: str) -> Sequence[Step]:
+    ask = f"python -m tests.lab.chat {url}"
+    return (
+        Step("Ask, from this machine, through the router.", f"{ask} tiny 'Who are you?' {len(telling())}"),
+        Step("A model that two nodes serve together.", f"{ask} count 'Count.' 30"),
+    )
 
 
 def up() -> int:
@@ -68,15 +85,10 @@ def up() -> int:
     print(stage.about, flush=True)
     stage.bring_up()
     print(f"# the lab is up after {time.monotonic() - began:.1f} s", flush=True)
-    run_steps(stage, PREPARE if stage.prepares else ())
+    run_steps(stage.run, PREPARE if stage.prepares else ())
     url = stage.start_router()
-    run_steps(stage, LLMGW)
-    chat = f"python -m tests.lab.chat {url} tiny 'Who are you?' {len(telling())}"
-    run_steps(stage, [Step("Ask, from this machine, through the router.", chat)])
-    run_steps(
-        stage,
-        [Step("A model that two nodes serve together.", f"python -m tests.lab.chat {url} count 'Count.' 30")],
-    )
+    run_steps(stage.run, LLMGW)
+    run_steps(stage.run_here, _questions(url))
     print(stage.goodbye(url) + f"\n# all of it took {time.monotonic() - began:.0f} s", flush=True)
     return 0
 

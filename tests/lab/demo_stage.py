@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import shlex
 import socket
 import subprocess
 import time
@@ -56,7 +56,13 @@ class Stage(Protocol):
 
     def bring_up(self) -> None: ...
 
-    def run(self, command: str) -> int: ...
+    def run(self, command: str) -> int:
+        """A command as the control host: its exit status."""
+        ...
+
+    def run_here(self, command: str) -> int:
+        """A command on this machine, outside of the lab."""
+        ...
 
     def start_router(self) -> str: ...
 
@@ -92,6 +98,20 @@ def commands_environment(folder: Path, site: Path) -> dict[str, str]:
     return os.environ | settings
 
 
+def write_llmgw(folder: Path, environment: dict[str, str], *, before: str = "") -> None:
+    """A program build/demo/llmgw, that is llmgw as the demo runs it."""
+    names = ("LLMGW_SITE", "LLMGW_STATE", "PATH", "LD_LIBRARY_PATH", "GVBINDIR")
+    exports = [f"export {name}={shlex.quote(environment[name])}\n" for name in names if name in environment]
+    script = folder / "llmgw"
+    script.write_text(f'#!/bin/sh\ncd {REPOSITORY}\n{"".join(exports)}exec {before} {VENV}/bin/llmgw "$@"\n')
+    script.chmod(0o755)
+
+
+def _run_here(command: str, environment: dict[str, str]) -> int:
+    argv = ["bash", "-euo", "pipefail", "-c", command]
+    return subprocess.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+
+
 # -- root ------------------------------------------------------------------------------------------------
 
 
@@ -113,20 +133,16 @@ class RootStage:
     def bring_up(self) -> None:
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
-        script = self.folder / "llmgw"
-        environment = commands_environment(self.folder, SITE)
-        exports = [f"{name}={environment[name]}" for name in ("LLMGW_SITE", "LLMGW_STATE")]
-        inner = f"env {' '.join(exports)} {VENV}/bin/llmgw"
-        script.write_text(
-            f"#!/bin/sh\n# llmgw as the demo's control host\ncd {REPOSITORY}\n"
-            f'exec {VENV}/bin/python -m tests.lab --name demo run {inner} "$@"\n'
-        )
-        script.chmod(0o755)
+        network = f"{VENV}/bin/python -m tests.lab --name demo run"
+        write_llmgw(self.folder, commands_environment(self.folder, SITE), before=network)
 
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
         environment = commands_environment(self.folder, SITE)
         return self.lab.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL).returncode
+
+    def run_here(self, command: str) -> int:
+        return _run_here(command, commands_environment(self.folder, SITE))
 
     def start_router(self) -> str:
         """llmgw router on r1, in a unit of its own, and doors to it from this machine.
@@ -152,10 +168,10 @@ class RootStage:
     def goodbye(self, url: str) -> str:
         return f"""
 # It stays up. On this machine:
-#   {url}/v1                        the router, an OpenAI API (models: tiny, count)
-#   http://127.0.0.1:{self.admin}                       its status
-#   build/demo/llmgw status                         llmgw as the control host; any command
-#   build/demo/compute.svg                          the map
+#   {url}/v1        the router, an OpenAI API (models: tiny, count)
+#   http://127.0.0.1:{self.admin}           its pages
+#   build/demo/llmgw replicas list   llmgw as the control host; any command
+#   build/demo/compute.svg           the map
 # Break something, then build/demo/llmgw plan (python -m tests.lab --help says what else can be broken):
 #   build/venv/bin/python -m tests.lab --name demo off n3
 #   build/venv/bin/python -m tests.lab --name demo fabric compute pull "n1 mlx5_0"
@@ -186,19 +202,21 @@ class RootlessStage:
 
     def bring_up(self) -> None:
         llama.engine_shares()
-        if not shutil.which("dot"):
-            debs.provide({"dot": "graphviz"})
+        debs.provide_dot()
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
         write_site(self.lab, self.folder / "site", self.published)
+        write_llmgw(self.folder, self._environment())
 
     def _environment(self) -> dict[str, str]:
-        own = {key: value for key, value in self.lab.environment().items() if key == "LD_LIBRARY_PATH"}
-        return commands_environment(self.folder, self.folder / "site") | own
+        return commands_environment(self.folder, self.folder / "site") | debs.environment()
 
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
         return self.lab.run(argv, cwd=REPOSITORY, env=self._environment(), stdin=subprocess.DEVNULL).returncode
+
+    def run_here(self, command: str) -> int:
+        return _run_here(command, self._environment())
 
     def start_router(self) -> str:
         """llmgw router on this machine's loopback."""
@@ -216,12 +234,11 @@ class RootlessStage:
         raise LabError(f"the router did not start: {(self.folder / 'router.log').read_text()[-1000:]}")
 
     def goodbye(self, url: str) -> str:
-        exports = f"LLMGW_SITE=build/demo/site LLMGW_STATE={self.folder / 'state.db'}"
         return f"""
 # It stays up. On this machine:
-#   {url}/v1                 the router, an OpenAI API (models: tiny, count)
-#   {exports} build/venv/bin/llmgw status
-#   build/demo/compute.svg                   the map
+#   {url}/v1        the router, an OpenAI API (models: tiny, count)
+#   build/demo/llmgw replicas list   llmgw as the control host; any command
+#   build/demo/compute.svg           the map
 # make demo-down removes every trace of it."""
 
     def take_down(self) -> None:

@@ -49,11 +49,18 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def _apt(*argv: str) -> int:
-    command = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *argv]
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment, check=False
-    ).returncode
+    """Exit status of apt-get; what it printed is shown only where it failed."""
+    done = subprocess.run(
+        ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
+    return done.returncode
 
 
 def install(packages: Sequence[str]) -> int:

@@ -8,6 +8,9 @@ from llmgw.plan.placer.problem import Spot
 from llmgw.plan.placer.rng import SplitMix64
 from llmgw.plan.placer.state import State
 
+_FORCED = 3  # items of one move that may drive others out
+_LEAVES_TRIED = 3
+_LOOKS = 12  # at so many items for one that costs something
 Before = dict[int, Spot | None]
 
 
@@ -24,6 +27,7 @@ class Moves:
         candidates = range(len(state.nodes)) if nodes is None else nodes
         self.open = [number for number in candidates if state.class_of[number] >= 0]
         self.leaves = sorted({state.nodes[number].leaf for number in self.open})
+        self._rank = {number: place for place, number in enumerate(biggest_first(state, self.movable))}
         shapes: dict[tuple[int, int], list[int]] = {}
         for number in self.movable:
             shapes.setdefault(state.items[number].shapes[0], []).append(number)
@@ -50,7 +54,7 @@ class Moves:
         for number in out:
             if self.state.spots[number]:
                 self.state.lift(number)
-        insert_all(self.state, self._order(out), self.rng)
+        self._settle(self._order(out), before)
         return before
 
     def trade(self) -> Before:
@@ -76,7 +80,7 @@ class Moves:
         if all(state.free[node] >= gpus for node in nodes):
             state.put(number, Spot(tuple(sorted(nodes)), gpus, 0))
             number = -1
-        insert_all(state, [*([number] if number >= 0 else []), *self._order(driven)], rng)
+        self._settle([*([number] if number >= 0 else []), *self._order(driven)], before)
         return before
 
     def exchange(self) -> Before:
@@ -99,6 +103,61 @@ class Moves:
             state.put(number, Spot(nodes, old.gpus, old.shape))
         return before
 
+    def _settle(self, numbers: Sequence[int], before: Before) -> None:
+        """Puts the items where each is best. One that fits nowhere drives smaller ones out of some nodes, which are
+        then put in their turn; `before` gets where those were."""
+        left = insert_all(self.state, numbers, self.rng)
+        driven: list[int] = []
+        for number in left[:_FORCED]:
+            driven += self._force(number, before)
+        if driven:
+            homeless = dict.fromkeys(n for n in [*left, *self._order(driven)] if self.state.spots[n] is None)
+            insert_all(self.state, list(homeless), self.rng)
+
+    def _force(self, number: int, before: Before) -> list[int]:
+        """Makes room for an item by taking smaller ones out; those. Empty where no leaf that was tried has enough."""
+        state, rng = self.state, self.rng
+        count, gpus = state.items[number].shapes[0]
+        for _ in range(_LEAVES_TRIED):
+            leaf = self._leaf()
+            if count > 1 and state.fabric_of[leaf] < 0:
+                continue
+            able = [node for node in self.open if state.nodes[node].leaf == leaf and self._gives(node, number)]
+            if len(able) < count:
+                continue
+            rng.shuffle(able)
+            chosen = able[:count]
+            driven: list[int] = []
+            for node in chosen:
+                for other in [n for n in state.on[node] if self._is_smaller(n, number)]:
+                    if state.free[node] >= gpus:
+                        break
+                    place = state.lift(other)
+                    before.setdefault(other, place)
+                    driven.append(other)
+            state.put(number, Spot(tuple(sorted(chosen)), gpus, 0))
+            return driven
+        return []
+
+    def _gives(self, node: int, number: int) -> bool:
+        """Whether the item would fit on the node if what is smaller there went away."""
+        state = self.state
+        if state.nodes[node].kind not in state.items[number].kinds:
+            return False
+        gpus = state.items[number].shapes[0][1]
+        room = state.free[node]
+        if room < gpus:
+            room += sum(state.items[n].shapes[0][1] for n in state.on[node] if self._is_smaller(n, number))
+        return room >= gpus and state.room[node] > 0
+
+    def _is_smaller(self, number: int, than: int) -> bool:
+        """Whether an item may be moved for the sake of a bigger one."""
+        if number not in self._may_move:
+            return False
+        nodes, gpus = self.state.items[number].shapes[0]
+        bigger_nodes, bigger = self.state.items[than].shapes[0]
+        return nodes * gpus < bigger_nodes * bigger
+
     # Choices
 
     def _may(self, number: int, nodes: tuple[int, ...], gpus: int) -> bool:
@@ -116,10 +175,12 @@ class Moves:
     def _culprit(self) -> int:
         """One of those that the placement costs something for, half the time; else any."""
         rng = self.rng
-        if rng.below(2):
-            return self.movable[rng.below(len(self.movable))]
-        found = [n for n in self.movable if costs(self.state, n)]
-        return found[rng.below(len(found))] if found else self.movable[rng.below(len(self.movable))]
+        number = self.movable[rng.below(len(self.movable))]
+        for _ in range(rng.below(2) * _LOOKS):
+            if costs(self.state, number):
+                break
+            number = self.movable[rng.below(len(self.movable))]
+        return number
 
     def _any_size(self) -> int:
         """One of a random shape, so that the few big ones have their turn among the many small ones."""
@@ -159,7 +220,7 @@ class Moves:
         """The biggest first; now and then with a few neighbours exchanged, or in any order."""
         rng = self.rng
         kind = rng.below(4)
-        order = biggest_first(self.state, out)
+        order = sorted(out, key=self._rank.__getitem__)
         if kind == 0:
             rng.shuffle(order)
         elif kind == 1 and len(order) > 1:

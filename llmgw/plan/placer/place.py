@@ -7,18 +7,16 @@ from llmgw.plan.placer.canon import canonical
 from llmgw.plan.placer.focus import focus
 from llmgw.plan.placer.greedy import biggest_first, biggest_first_any_kind, insert_all
 from llmgw.plan.placer.plain import best_fit, first_fit, insert_plainly
-from llmgw.plan.placer.problem import Answer, Problem
-from llmgw.plan.placer.repack import repack
+from llmgw.plan.placer.problem import SEED, SMALL, Answer, Problem
+from llmgw.plan.placer.repack import moved, repack
 from llmgw.plan.placer.rng import SplitMix64
 from llmgw.plan.placer.ruin import improve
 from llmgw.plan.placer.state import State
 
-SMALL = 64  # nodes up to which the search is over everything
 MIDDLE = 512  # nodes up to which plain first fit and best fit are tried too
 ROUNDS = 2000
 FOCUSED_ROUNDS = 300
 CLEAN = 8  # levels of Cost up to the off-rail nodes: where they are good, large sites are not searched
-SEED = 0x6C6C6D6777
 
 
 def place(problem: Problem) -> Answer:
@@ -35,15 +33,9 @@ def place(problem: Problem) -> Answer:
     elif tuple(state.cost()[:CLEAN]) > least[:CLEAN] and not is_short(problem):
         chosen = focus(state)
         improve(state, FOCUSED_ROUNDS, SplitMix64(SEED), least, movable=chosen.movable, nodes=chosen.nodes)
-    repack(state, least, small=len(problem.nodes) <= SMALL, seed=SEED)
-    count = len(problem.wanted)
-    moved = {
-        number - count: spot
-        for number, home in state.homes.items()
-        if (spot := state.spots[number]) is not None and spot.nodes != home.nodes
-    }
-    spots = state.spots[:count] if moved else canonical(problem, state.spots[:count])
-    return Answer(tuple(spots), moved, state.cost())
+    repack(state, least, moves=problem.repack)
+    gone, spots = moved(state), state.spots[: len(problem.wanted)]
+    return Answer(tuple(spots if gone else canonical(problem, spots)), gone, state.cost())
 
 
 def _started(empty: State) -> State:

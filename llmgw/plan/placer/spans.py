@@ -53,7 +53,7 @@ def _under_one_leaf(
         nodes
         for leaf in leaves
         for choice in _kind_choices(state, kinds)
-        if (nodes := _preferred(state, (leaf,), choice, count, gpus))
+        if (nodes := preferred(state, (leaf,), choice, count, gpus))
     )
     return _best(state, demand, options, gpus)
 
@@ -90,7 +90,7 @@ def _kind_choices(state: State, kinds: list[int]) -> list[list[int]]:
     return [*by_kind.values(), kinds] if len(by_kind) > 1 else [kinds]
 
 
-def _preferred(
+def preferred(
     state: State, leaves: Iterable[int], kinds: list[int], count: int, gpus: int
 ) -> tuple[int, ...] | None:
     """The `count` nodes of these leaves that cost least one by one; None where there are fewer."""
@@ -127,8 +127,9 @@ def _best(state: State, demand: Demand, options: Iterable[tuple[int, ...]], gpus
 
 
 def key_of(state: State, demand: Demand, nodes: tuple[int, ...], gpus: int) -> Key:
-    """What a replica there costs, by the levels of Cost from `pods` on, then ties."""
+    """What a replica there costs, by the levels of Cost from `pods` on, then ties. Cables do not matter to one node."""
     of = state.nodes
+    spanning_nodes = nodes if len(nodes) > 1 else ()
     leaves = {of[node].leaf for node in nodes}
     avoid = state.avoid(demand)
     shared = bool(avoid.intersection(nodes if demand.spread == "node" else leaves))
@@ -147,8 +148,8 @@ def key_of(state: State, demand: Demand, nodes: tuple[int, ...], gpus: int) -> K
         len({state.pod_of[leaf] for leaf in leaves}) - 1,
         len(leaves) - 1,
         shared,
-        sum(of[node].short for node in nodes),
-        sum(of[node].off_rail and not of[node].short for node in nodes),
+        sum(of[node].short for node in spanning_nodes),
+        sum(of[node].off_rail and not of[node].short for node in spanning_nodes),
         lost,
         whole_lost,
         apart,
@@ -245,14 +246,14 @@ def _fillings(
 ) -> Iterator[tuple[int, ...]]:
     """Ways to take `count` nodes from the leaves: the best nodes of all, and leaf after leaf in each order."""
     for choice in _kind_choices(state, kinds):
-        nodes = _preferred(state, leaves, choice, count, gpus)
+        nodes = preferred(state, leaves, choice, count, gpus)
         if nodes:
             yield nodes
     orders = permutations(leaves) if len(leaves) <= 3 else iter((leaves,))
     for order in orders:
         taken: tuple[int, ...] = ()
         for leaf in order:
-            part = _preferred(state, (leaf,), kinds, min(room[leaf], count - len(taken)), gpus) or ()
+            part = preferred(state, (leaf,), kinds, min(room[leaf], count - len(taken)), gpus) or ()
             taken += part
             if len(taken) == count:
                 yield tuple(sorted(taken))

@@ -35,6 +35,7 @@ class State:
         self.leaves = max((node.leaf for node in self.nodes), default=-1) + 1
         self.pod_of = [0] * self.leaves
         self.fabric_of = [-1] * self.leaves
+        self._alone = [frozenset((leaf,)) for leaf in range(self.leaves)]
         self.raw = [node.free for node in self.nodes]
         self.room = [node.room for node in self.nodes]
         self.free = [free if room > 0 else 0 for free, room in zip(self.raw, self.room, strict=True)]
@@ -201,7 +202,9 @@ class State:
         if home is not None and home.nodes == spot.nodes:
             self.moves -= sign
         else:
-            self.waits += sign * sum(nodes[number].freed > 0 for number in spot.nodes)
+            for number in spot.nodes:
+                if nodes[number].freed:
+                    self.waits += sign
         if len(spot.nodes) > 1:
             leaves = {nodes[number].leaf for number in spot.nodes}
             self.spans += sign * (len(leaves) - 1)
@@ -268,6 +271,8 @@ class State:
         """What the demand's model should not have all its replicas in: the leaves, or the nodes, of the spot."""
         if demand.spread == "node":
             return frozenset(spot.nodes)
+        if len(spot.nodes) == 1:
+            return self._alone[self.nodes[spot.nodes[0]].leaf]
         return frozenset(self.nodes[number].leaf for number in spot.nodes)
 
     def classes_for(self, demand: Demand) -> list[int]:

@@ -1,0 +1,30 @@
+"""The codes of a placement's reasons as sentences."""
+
+from collections.abc import Sequence
+
+
+def reason_words(codes: Sequence[str]) -> list[str]:
+    """What the codes of Placement.why say, in the words of an admin; an unknown code stays as it is."""
+    split = [(code.partition(":")[0], code.partition(":")[2]) for code in codes]
+    said = [sentence for code, value in split if (sentence := _words(code, value))]
+    return ["; ".join(said)] if said else []
+
+
+def _words(code: str, value: str) -> str:
+    model = value.rpartition("/")[0]
+    sentences = {
+        "leaf": {"required": "one leaf, as required", "one": "under one leaf"}.get(value, ""),
+        "leaves": f"over {value} leaves: no leaf has enough",
+        "pods": f"over {value} pods: no pod has enough",
+        "shape": f"no {value} fits",
+        "spread": f"{value.removeprefix(model)} is under another leaf: the model survives the loss of any one",
+        "spread-node": f"{value.removeprefix(model)} is on another node: the model survives the loss of any one",
+        "exposed": f"all replicas of the model share {value}",
+        "exact": f"{value} is filled exactly",
+        "short": f"{value} has a short cable",
+        "idle-short": f"the short cable of {value} does not matter to a one-node replica",
+        "off-rail": f"{value} has a swapped rail",
+        "kinds": f"its nodes have {value} kinds of GPU",
+        "waits": "",
+    }
+    return sentences.get(code, f"{code}:{value}")
