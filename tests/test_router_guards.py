@@ -358,6 +358,20 @@ def test_a11_a_file_that_is_not_there_at_all_makes_the_router_unready_and_not_de
     run(work())
 
 
+def test_endpoints_of_the_command_line_are_served_whether_there_is_a_file_or_not(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with engines(2) as (given, published), running(
+            QUIET, published=tmp_path, static=static([given], models=("own",))
+        ) as world:  # fmt: skip
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
+            publish(tmp_path, 0, [("m/0", published.url)])
+            await until(lambda: "m" in world.router.backends.groups)
+            assert (await world.ask()).status == 200
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
+
+    run(work())
+
+
 def test_a_broken_key_file_lets_nobody_in_where_there_was_none_before(tmp_path: Path) -> None:
     async def work() -> None:
         (tmp_path / "keys.json").write_text("{")

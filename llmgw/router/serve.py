@@ -156,7 +156,7 @@ class Service:
         status = StatusFile(router, config.published, leads=self.leads) if config.published else None
         tasks = [
             self._every(_SWEEP_S, self._sweep),
-            self._every(config.poll_s, self.published.look),
+            self._every_async(config.poll_s, self.published.look_gently),
             self._every_async(_FLUSH_S, lambda: self._write_usage(writer)),
             self._every_async(config.poll_s, lambda: self._write_status(status)),
         ]

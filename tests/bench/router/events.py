@@ -14,35 +14,54 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmgw.router.config import RouterConfig
 from llmgw.serving.keys import digest_of
 from llmgw.store.files import write_whole
 from tests.bench.router.bench import BUILD, ENGINE_PORT, FIRST_PORT, HERE, Scenario, load, pinned, stop, wait_for
 from tests.bench.router.peers import llmgw
 from tests.fakes.http_engine import answers, engines
-from tests.fakes.router_world import QUIET, World, key_file, publish, running
+from tests.fakes.router_process import router_process
+from tests.fakes.router_world import ask, key_file, publish
 
 CALM_S = 8.0
 
 
-async def timed(world: World, key: str) -> tuple[int, float]:
+async def timed(port: int, key: str) -> tuple[int, float]:
     began = time.perf_counter()
-    answer = await world.ask(headers={"Authorization": f"Bearer {key}"})
+    answer = await ask(port, headers={"Authorization": f"Bearer {key}"})
     return answer.status, (time.perf_counter() - began) * 1e3
 
 
-async def calm(world: World, seconds: float) -> list[float]:
+async def calm(port: int, seconds: float) -> list[float]:
     """One key's requests, two at a time; milliseconds each."""
     took: list[float] = []
     end = time.monotonic() + seconds
 
     async def one() -> None:
         while time.monotonic() < end:
-            took.append((await timed(world, "calm"))[1])
+            took.append((await timed(port, "calm"))[1])
             await asyncio.sleep(random.uniform(0, 0.02))
 
     await asyncio.gather(one(), one())
     return took
+
+
+async def loud(port: int, seconds: float) -> None:
+    """Eighty clients of one key, each with a tenth of a second of rest after a refusal."""
+    waits: list[float] = []
+    answered = 0
+    end = time.monotonic() + seconds
+
+    async def one() -> None:
+        nonlocal answered
+        while time.monotonic() < end:
+            status, ms = await timed(port, "loud")
+            answered += status == 200
+            if status == 429:
+                waits.append(ms)
+                await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(one() for _ in range(80)))
+    print(f"  the loud key: {answered} answered, {len(waits)} refused in {quantiles(waits)}")
 
 
 def quantiles(took: Sequence[float]) -> str:
@@ -57,31 +76,17 @@ async def overload(folder: Path) -> None:
         {"id": "loud", "digest": digest_of("loud"), "tenant": "loud", "max_in_flight": 8},
         {"id": "calm", "digest": digest_of("calm"), "tenant": "calm"},
     )
-    config: RouterConfig = QUIET
     async with engines(2, answers(wait_s=0.1)) as two:
         publish(folder, 1, [(f"m/{n}", engine.url) for n, engine in enumerate(two)], max_in_flight=8)
-        async with running(config, published=folder) as world:
-            alone = await calm(world, CALM_S)
-            statuses: list[int] = []
-            waits: list[float] = []
-            done = asyncio.Event()
-
-            async def loud() -> None:
-                while not done.is_set():
-                    status, ms = await timed(world, "loud")
-                    statuses.append(status)
-                    if status == 429:
-                        waits.append(ms)
-                        await asyncio.sleep(0.1)
-
-            flood = [asyncio.ensure_future(loud()) for _ in range(80)]
-            beside = await calm(world, CALM_S)
-            done.set()
-            await asyncio.gather(*flood)
+        with router_process(folder, "--published", str(folder), "--check", "0") as router:
+            alone = await calm(router.port, CALM_S)
+            words = [sys.executable, "-m", "tests.bench.router.events", "--loud", str(router.port)]
+            flood = await asyncio.create_subprocess_exec(*words)
+            await asyncio.sleep(2.0)
+            beside = await calm(router.port, CALM_S)
+            await flood.wait()
     ratio = statistics.quantiles(beside, n=100)[98] / statistics.quantiles(alone, n=100)[98]
-    print(f"calm key alone: {quantiles(alone)}; beside ten times the other's capacity: {quantiles(beside)}")
-    refused = f"{statuses.count(429)} refused, {quantiles(waits)}"
-    print(f"  p99 {ratio:.2f} times; the loud key: {statuses.count(200)} answered, {refused}")
+    print(f"calm key alone: {quantiles(alone)}; beside the loud one: {quantiles(beside)}; p99 {ratio:.2f} times")
 
 
 def large(folder: Path, generation: int) -> str:
@@ -125,6 +130,9 @@ def keep_publishing(folder: Path) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--loud"]:
+        asyncio.run(loud(int(sys.argv[2]), CALM_S + 2.0))
+        return
     if sys.argv[1:2] == ["--publish"]:
         keep_publishing(Path(sys.argv[2]))
         return
