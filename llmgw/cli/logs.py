@@ -95,7 +95,7 @@ class Reading:
 
 
 def show_logs(workspace: Workspace, ranks: Iterable[tuple[str, Run]], wish: Reading) -> None:
-    """Show the logs of these ranks (node and run) on stdout, from their nodes; each line with its node where several."""
+    """Show the logs of these ranks (node and run), from their nodes; each line with its node where several."""
     from llmgw.remote.ssh import connected, lines, route_of
     from llmgw.store.published import all_engine_keys
 
