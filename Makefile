@@ -50,7 +50,7 @@ bench: env ## figures, none of which fails anything
 	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
-	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --extra dev --extra uvloop \
+	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --all-extras \
 	    --no-annotate --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean: ## remove what was built

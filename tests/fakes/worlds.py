@@ -423,9 +423,7 @@ class World:
 
     def thought(self, **options: Any) -> Thought:
         """What the plan of this world is thought out from, for explanations."""
-        return think(
-            Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW)
-        )
+        return think(Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW))
 
     # What follows
 
