@@ -28,6 +28,7 @@ LEVELS = (
 )
 """The levels by which two spots are compared, in their order; after them the lowest name."""
 NAME = "lowest name"
+BETTER = "it would be better on: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def explain(thought: Thought, replica: str) -> Explanation:
     demand = board.state.items[board.numbers[replica]]
     count, gpus = demand.shapes[spot.shape if spot and not homeless else 0]
     excluded = tuple(board.excluded(member, demand, gpus))
-    rows = () if homeless else tuple(_rows(board, demand, count, gpus, spot))
+    rows = () if homeless else tuple(leaf_rows(board, demand, count, gpus, spot))
     profile = thought.asked.site.catalogue.models[member.model].profiles[member.profile]
     return Explanation(
         replica=replica,
@@ -111,7 +112,7 @@ def _needs(member: Member, words: str, thought: Thought) -> str:
     return f"{plain}{parallel}{memory}{models}{labels}{leaf}"
 
 
-def _rows(board: Board, demand: Demand, count: int, gpus: int, spot: Spot | None) -> list[Row]:
+def leaf_rows(board: Board, demand: Demand, count: int, gpus: int, spot: Spot | None) -> list[Row]:
     """The leaf (or leaves) chosen, then every other leaf that could have it alone."""
     state, ground = board.state, board.ground
     found: list[tuple[tuple[int, ...], tuple[int, ...], str]] = []
@@ -150,7 +151,7 @@ def _lost_on(own: tuple[int, ...], other: tuple[int, ...]) -> str:
     """The first level on which two keys differ; the chosen one may be worse where it was not chosen now."""
     for level, (a, b) in enumerate(zip(own, other, strict=True)):
         if a != b:
-            return LEVELS[level] if a < b else f"it would be better on: {LEVELS[level]}"
+            return LEVELS[level] if a < b else f"{BETTER}{LEVELS[level]}"
     return NAME
 
 

@@ -15,6 +15,7 @@ from llmgw.plan.inputs import inputs_of
 from llmgw.plan.launches import launches
 from llmgw.plan.notes import notes_of
 from llmgw.plan.placer import PLACER
+from llmgw.plan.runner_up import with_runners_up
 from llmgw.plan.schedule import schedule
 from llmgw.plan.spec import Spec
 from llmgw.plan.standing import Standing
@@ -39,6 +40,7 @@ def make_plan(
 
 def body_of(thought: Thought) -> Body:
     """The plan that was thought out."""
+    thought = with_runners_up(thought)
     asked = thought.asked
     actions = _actions(thought)
     unplaced = unplaced_of(thought)

@@ -9,6 +9,8 @@ exact:gpu07     fills the node; exact:leaf-c fills the leaf for replicas of this
 short:gpu07     uses a node with a short cable      idle-short:gpu07  a short cable that does not matter to it
 off-rail:gpu07  uses a node with a swapped rail     kinds:2         its nodes have different GPUs
 waits           on GPUs that something has to leave first
+rather:whole nodes left:leaf-a   leaf-a comes next and loses on that level
+only:leaf       no other leaf has room              first           the first of equal places
 """
 
 from collections.abc import Mapping, Sequence

@@ -159,8 +159,8 @@ def demands_of(task: Task) -> dict[str, Demand]:
 
 
 def serves(ground: Ground, published: Mapping[str, PublishedAs], copy: Copy | None) -> bool:
-    """Whether routers send requests to the copy."""
-    if copy is None or copy.state not in (CopyState.RUNNING, CopyState.UNKNOWN, CopyState.BROKEN):
+    """Whether the copy answers requests: routers send it some, and every rank runs as far as one knows."""
+    if copy is None or copy.state not in (CopyState.RUNNING, CopyState.UNKNOWN):
         return False
     return published.get(url_of(ground, copy), PublishedAs()).state == "ready"
 

@@ -64,7 +64,7 @@ def _short(thought: Thought) -> list[str]:
             node = thought.ground.get(seat.n)
             found += [
                 f"{name} uses {seat.n} with a short cable: {cable.node_end} - {cable.switch_end} trained "
-                f"{cable.rate} of {cable.expected}; nothing better was free"
+                f"{cable.rate} of {cable.expected}"
                 for cable in (node.path.short if node and node.path else ())
             ]
     return found

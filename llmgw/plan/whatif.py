@@ -47,6 +47,8 @@ def _missing(board: Board, member: Member) -> Iterable[str]:
 
 def _repacked(board: Board, member: Member) -> Iterable[str]:
     """With --repack N, and what that moves."""
+    if member.copy is not None and board.numbers[member.name] >= len(board.thought.task.wanted):
+        return  # it runs, and would be put back where it is
     for moves in _REPACKS:
         state = _again(board, board.thought.task.problem)
         number = board.numbers[member.name]
@@ -74,6 +76,9 @@ def _again(board: Board, problem: Problem) -> State:
         spot = board.state.spots[number]
         if spot:
             state.put(number, spot)
+    for number in state.homes:
+        if board.state.spots[number] is None:
+            state.lift(number)
     return state
 
 

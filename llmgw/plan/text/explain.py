@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from llmgw.base import count
 from llmgw.fabric import NodePath
 from llmgw.plan.board import Excluded
-from llmgw.plan.explain import NAME, Explanation, Row
+from llmgw.plan.explain import BETTER, NAME, Explanation, Row
 from llmgw.plan.kinds import Reason
 from llmgw.plan.nodes import Ground
 from llmgw.plan.text.spans import BLANK, Line, Span, folded, gpu_words, line, plain, wrapped
@@ -76,7 +76,7 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _fate(row: Row, number: int, found: Explanation) -> str:
     if number == 0:
         return "where it runs" if found.stays else "chosen" + (": filled exactly" if row.over == 0 else "")
-    if row.lost_on.startswith("it would"):
+    if row.lost_on.startswith(BETTER):
         return row.lost_on
     why = "nothing but its name" if row.lost_on == NAME else row.lost_on
     short = f" ({row.names[0]})" if row.lost_on == "short cables" else ""
@@ -115,6 +115,6 @@ def _verdict(found: Explanation) -> str:
     other = found.rows[1].leaf
     if found.decided == NAME:
         return f"{other} would do as well; the lower name decides."
-    if found.decided.startswith("it would"):
+    if found.decided.startswith(BETTER):
         return f"Seen alone {other} would suit it better; this way all replicas together fit best."
     return f"What decided is: {found.decided}. The next best is {other}."

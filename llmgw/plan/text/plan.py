@@ -143,7 +143,7 @@ def _tail(action: Action) -> str:
 
 
 def _why(action: Action, view: View) -> list[Line]:
-    reasons = reason_words(action.starts.why) if action.starts else []
+    reasons = reason_words(action.replica, action.starts.why) if action.starts else []
     whys = [] if action.op is Op.START and action.why == WANTED and reasons else action.why.split("; ")
     lines: list[Line] = []
     for part in (*whys, *reasons):
