@@ -19,16 +19,8 @@ help: ## what there is to make
 
 env: $(VENV)/complete ## the Python environment, by hash from requirements.lock
 
-# uv first, itself by hash: four times as fast. pip where uv cannot reach an index (a mirror that only pip.conf names).
 $(VENV)/complete: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "llmgw needs Python 3.11 to 3.13: make PYTHON=python3.12")'
-	rm -rf $(VENV)
-	$(PYTHON) -m venv $(VENV)
-	awk '/^[a-z]/ { on = /^uv==/ } on' requirements.lock >$(VENV)/uv.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	uv pip install --quiet --python $(PY) --require-hashes -r requirements.lock || \
-	    $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	$(PYTHON) -m tests.lab.venv
 	touch $@
 
 packages: ## Debian packages that tests need and the machine lacks (as root)
@@ -48,16 +40,17 @@ test: packages env engine check ## everything, real parts included; skips with a
 	pytest -m "$(SLOW)"
 
 demo: ## from nothing to a streamed answer, every part real
-	tests/lab/demo.sh up
+	@tests/lab/demo.sh up
 
 demo-down: ## the end of the demo
-	tests/lab/demo.sh down
+	@tests/lab/demo.sh down
 
 bench: env ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench
+	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
-	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --extra dev --extra uvloop \
+	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --all-extras \
 	    --no-annotate --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean: ## remove what was built

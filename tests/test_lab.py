@@ -241,11 +241,12 @@ def test_the_command_line_drives_the_same_lab(lab: Lab, node: Node) -> None:
     )
 
 
-OWNER = """
+DOOMED = f"doomed-{os.getpid()}"
+OWNER = f"""
 import sys, time
 from tests.lab.hosts import Host, Init, numbered
 from tests.lab.lab import Lab
-lab = Lab("doomed", (*numbered(1), Host("l1", Init.LIGHT))).up()
+lab = Lab("{DOOMED}", (*numbered(1), Host("l1", Init.LIGHT))).up()
 lab.nodes["n1"].delay(5)
 print(lab.spaces.switch_pid, flush=True)
 time.sleep(600)
@@ -258,7 +259,7 @@ def test_nothing_is_left_when_the_owner_or_the_keeper_is_killed(victim: str) -> 
     owner = subprocess.Popen([sys.executable, "-c", OWNER], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     assert owner.stdout
     switch = int(owner.stdout.readline())
-    places = Places("doomed")
+    places = Places(DOOMED)
     assert alive(switch)
     assert INOTIFY.read_text() != limit
     os.kill(owner.pid if victim == "owner" else places.read()["keeper"], signal.SIGKILL)
@@ -266,30 +267,38 @@ def test_nothing_is_left_when_the_owner_or_the_keeper_is_killed(victim: str) -> 
         wait_until(lambda: not alive(switch), lambda: "the switch lives on", timeout_s=10)
         owner.kill()
         owner.wait()
-        wait_until(lambda: not processes_of("doomed"), lambda: str(remains("doomed")), timeout_s=10)
-        Lab("doomed", ()).down()
+        wait_until(lambda: not processes_of(DOOMED), lambda: str(remains(DOOMED)), timeout_s=10)
+        Lab(DOOMED, ()).down()
     owner.wait()
     owner.stdout.close()
-    wait_until(lambda: not remains("doomed"), lambda: str(remains("doomed")), timeout_s=20)
+    wait_until(lambda: not remains(DOOMED), lambda: str(remains(DOOMED)), timeout_s=20)
     assert INOTIFY.read_text() == limit
 
 
 def test_two_labs_at_once_share_a_subnet_and_nothing_else(lab: Lab) -> None:
-    with Lab("second", numbered(1)) as second:
+    name = f"second-{os.getpid()}"
+    with Lab(name, numbered(1)) as second:
         assert second.nodes["n1"].address == lab.nodes["n1"].address
         keys = {one.nodes["n1"].sh("cat /etc/ssh/lab_host_key.pub") for one in (lab, second)}
         assert len(keys) == 2
         assert second.ssh(second.nodes["n1"], "hostname").stdout == "n1\n"
-    assert not remains("second")
+    assert not remains(name)
+
+
+def test_a_second_lab_of_the_same_name_is_refused_and_the_first_goes_on(lab: Lab) -> None:
+    with pytest.raises(LabError, match=f"a lab named {lab.name} is up"):
+        Lab(lab.name, numbered(1)).up()
+    assert lab.ssh(lab.nodes["n1"], "true").returncode == 0
 
 
 @pytest.mark.slow
 def test_thirty_two_hosts_come_up() -> None:
     limit = INOTIFY.read_text()
-    with Lab("many", numbered(32)) as lab:
+    name = f"many-{os.getpid()}"
+    with Lab(name, numbered(32)) as lab:
         running = [node.sh("systemctl is-system-running || true").strip() for node in lab.nodes.values()]
         assert running == ["running"] * 32
         assert lab.ssh(lab.nodes["n32"], "hostname").stdout == "n32\n"
-    assert not remains("many")
+    assert not remains(name)
     assert INOTIFY.read_text() == limit
-    assert not list(cgroup2().glob("llmgw-lab-many*"))
+    assert not list(cgroup2().glob(f"llmgw-lab-{name}*"))

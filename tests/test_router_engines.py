@@ -244,7 +244,7 @@ def test_an_engine_that_is_killed_ends_its_stream_with_an_error_and_the_other_ta
 
 
 def test_an_engine_stopped_by_sigterm_in_a_stream_is_told_as_an_error(client: Any, site: Site) -> None:
-    """llama-server ends a running stream without finish_reason and [DONE] then, and without an error of its own."""
+    """llama-server then ends its stream without finish_reason and [DONE], and with no error of its own."""
     import openai
 
     engine = start_llama(site.folder, "--sse-ping-interval", "1")

@@ -1,24 +1,27 @@
-"""What guards the router: keys, headers, paths, logs, the admin listener (E1 to E7), the published files (A10, A11)."""
+"""What guards the router: keys, headers, paths, logs, admin pages (E1 to E7), published files (A10, A11)."""
 
 import asyncio
+import gc
 import json
 import logging
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from llmgw.router.logs import JsonLines
-from llmgw.router.status import replace_whole
 from llmgw.serving.endpoints import EndpointsFile
 from llmgw.serving.keys import digest_of, is_well_formed, make_key
+from llmgw.store.files import write_whole
 from llmgw.store.usage import UsageLedger
-from tests.fakes.http_engine import engines, streams
+from tests.fakes.http_engine import answers, engines, streams
 from tests.fakes.router_world import (
     QUIET,
     World,
@@ -176,7 +179,6 @@ def test_e5_an_engine_sees_none_of_a_clients_headers_but_those_on_the_list(tmp_p
                     "authorization": "Bearer engine-secret",
                     "content-type": "application/json",
                     "content-length": str(len(engine.seen[0].body)),
-                    "accept": "text/event-stream",
                     "traceparent": trace,
                     "tracestate": "v=1",
                     "x-request-id": "mine-1",
@@ -214,7 +216,7 @@ def test_e6_other_sites_cannot_use_an_admins_browser(tmp_path: Path) -> None:
                 cookie = first.headers["Set-Cookie"]
                 assert "HttpOnly" in cookie
                 assert "SameSite=Strict" in cookie
-                old = jar.filter_cookies(base)["llmgw_session"].value  # type: ignore[arg-type]
+                old = jar.filter_cookies(URL(base))["llmgw_session"].value
                 assert (await browser.get(f"{base}/status")).status == 200
                 for headers, kwargs in (
                     ({"Sec-Fetch-Site": "cross-site"}, {"json": {}}),
@@ -259,8 +261,9 @@ def test_e7_the_public_port_has_no_admin_pages_and_the_admin_port_knows_its_name
 
 _WRITER = """
 import sys
+from collections import Counter
 from pathlib import Path
-from llmgw.router.status import replace_whole
+from llmgw.store.files import write_whole
 path, generation = Path(sys.argv[1]), int(sys.argv[2])
 while True:
     generation += 1
@@ -268,7 +271,7 @@ while True:
         generation, ",".join(
             '{"id":"m/%d","model":"m","profile":"p","url":"http://10.0.0.1:%d","state":"ready","node":"n","spec":"s"}'
             % (n, 1000 + n) for n in range(50)))
-    replace_whole(path, text)
+    write_whole(path, text)
     print(generation, flush=True)
 """
 
@@ -319,7 +322,7 @@ def test_a11_a_broken_file_is_kept_out_and_the_last_good_one_stays(
         async with engines(1) as (engine,):
             publish(tmp_path, 5, [("m/0", engine.url)])
             async with running(QUIET, published=tmp_path) as world:
-                replace_whole(tmp_path / "endpoints.json", "")
+                write_whole(tmp_path / "endpoints.json", "")
                 (tmp_path / "endpoints.json").write_bytes(BROKEN[name])
                 await until(lambda: world.router.problem)
                 await asyncio.sleep(0.3)
@@ -351,6 +354,20 @@ def test_a11_a_file_that_is_not_there_at_all_makes_the_router_unready_and_not_de
             publish(tmp_path, 1, [("m/0", engine.url)])
             await until(lambda: world.router.catalog.generation == 1)
             assert (await world.ask()).status == 200
+
+    run(work())
+
+
+def test_endpoints_of_the_command_line_are_served_whether_there_is_a_file_or_not(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with engines(2) as (given, published), running(
+            QUIET, published=tmp_path, static=static([given], models=("own",))
+        ) as world:  # fmt: skip
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
+            publish(tmp_path, 0, [("m/0", published.url)])
+            await until(lambda: "m" in world.router.backends.groups)
+            assert (await world.ask()).status == 200
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
 
     run(work())
 
@@ -407,3 +424,33 @@ def test_status_metrics_and_ledger_tell_what_was_done(tmp_path: Path) -> None:
     assert (row.prompt, row.completion, row.estimated) == (7, 4, 0)
     assert ledger.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob(".endpoints.status.*")), "no part is left behind"
+
+
+def test_nothing_of_a_finished_request_waits_for_the_garbage_collector() -> None:
+    """Streams, answers, refusals and clients that leave, each on its own connection, with the collector off."""
+
+    async def work() -> None:
+        async with engines(1, streams(3)) as (engine,), running(QUIET, static=static([engine])) as world:
+            gc.collect()
+            gc.disable()
+            for _ in range(10):
+                await world.ask(chat(stream=True))
+                await world.ask(chat(model="nope"))
+                await world.ask(path="/nope")
+                _, writer = await asyncio.open_connection("127.0.0.1", world.port)
+                writer.write(written(chat(stream=True)))
+                await until(lambda: engine.seen)
+                writer.close()
+            await until(lambda: not world.router.fronts)
+            engine.behave = answers()
+            for _ in range(5):
+                await world.ask()
+            await until(lambda: not world.router.fronts)
+            await asyncio.sleep(0.1)
+            ours = Counter(type(one).__name__ for one in gc.get_objects())
+            gc.enable()
+            kept = sum(len(backend.idle) for backend in world.router.backends.by_url.values())
+            assert ours["Exchange"] == ours["Request"] == ours["EventStream"] == ours["Front"] == 0
+            assert ours["Upstream"] == kept
+
+    run(work())

@@ -213,8 +213,8 @@ def test_workers_share_limits_and_one_that_dies_is_replaced(tmp_path: Path) -> N
                 await asyncio.gather(*many, return_exceptions=True)
                 page = (await in_thread(lambda: get(f"http://127.0.0.1:{metrics}/metrics")))[1].decode()
                 assert 'llmgw_tenant_requests_total{model="m",tenant="t"}' in page
-                status = json.loads((tmp_path / "endpoints.status").read_text())
-                assert status["generation"] == 1
+                await until((tmp_path / "endpoints.status").exists)
+                assert json.loads((tmp_path / "endpoints.status").read_text())["generation"] == 1
                 children = subprocess.run(
                     ["pgrep", "-P", str(router.process.pid)], capture_output=True, text=True, check=True
                 ).stdout.split()
@@ -228,13 +228,33 @@ def test_workers_share_limits_and_one_that_dies_is_replaced(tmp_path: Path) -> N
     run(work())
 
 
+def test_workers_that_cannot_start_end_the_router_with_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = (
+        "--endpoint",
+        "m/0=http://127.0.0.1:9=m",
+        "--workers",
+        "2",
+        "--usage",
+        str(tmp_path / "file" / "usage"),
+    )
+    text = "from llmgw.cli.router import router_command; router_command()"
+    ended = subprocess.run(
+        [sys.executable, "-c", text, *words, "--listen", f"127.0.0.1:{free_port()}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert "the usage ledger cannot be opened" in ended.stderr
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     files = ("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"))
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *names, *files],
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         *names, *files],
         check=True, capture_output=True,
     )  # fmt: skip
     return folder / "cert.pem", folder / "key.pem"

@@ -72,7 +72,7 @@ def test_two_routers_share_requests_per_minute_and_parallel_requests(server: Ser
         )
         async with engines(1) as (engine,):
             publish(tmp_path, 1, [("m/0", engine.url)])
-            both = {"published": tmp_path, "valkey": server.url}
+            both: dict[str, Any] = {"published": tmp_path, "valkey": server.url, "valkey_timeout_s": 10.0}
             async with running(QUIET, **both) as one, running(QUIET, **both) as other:
 
                 async def by(key: str, count: int) -> list[int]:
@@ -94,7 +94,7 @@ def test_two_routers_share_requests_per_minute_and_parallel_requests(server: Ser
 
 def test_tokens_are_reserved_and_settled_on_the_server(server: Server) -> None:
     async def work() -> None:
-        limits, other = ValkeyLimits(server.url), ValkeyLimits(server.url)
+        limits, other = ValkeyLimits(server.url, timeout_s=10.0), ValkeyLimits(server.url, timeout_s=10.0)
         caller = Caller("k", "t", tokens_per_minute=100)
         first = await limits.enter(caller, 60)
         assert isinstance(first, Ticket)
@@ -116,7 +116,7 @@ def test_tokens_are_reserved_and_settled_on_the_server(server: Server) -> None:
 def test_a_router_that_died_counts_no_longer(server: Server) -> None:
     async def work() -> None:
         caller = Caller("k", "t", max_in_flight=1)
-        dead, alive = ValkeyLimits(server.url), ValkeyLimits(server.url)
+        dead, alive = ValkeyLimits(server.url, timeout_s=10.0), ValkeyLimits(server.url, timeout_s=10.0)
         await dead.beat()
         assert isinstance(await dead.enter(caller, 0), Ticket)
         assert isinstance(await alive.enter(caller, 0), Fault)

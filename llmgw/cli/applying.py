@@ -169,6 +169,9 @@ def carry_out(
 
 
 def _variables(workspace: Workspace) -> Mapping[str, Mapping[str, object]]:
+    """The inventory's variables, secrets among them, where llmgw.yml has a secret that stands there."""
+    if not any(source.inventory for source in workspace.settings.secrets.values()):
+        return {}
     found: Mapping[str, Mapping[str, object]] = workspace.listing["_meta"]["hostvars"]
     return found
 

@@ -26,8 +26,11 @@ COMMANDS: dict[str, Entry] = {
     "init": Entry("llmgw.cli.init:init", _SITE, "Write a commented site folder."),
     "check": Entry("llmgw.cli.check:check", _SITE, "Validate the site's files, and with --nodes every node."),
     "models": Entry("llmgw.cli.models:models", _SITE, "Show the catalogue."),
+    "fabric": Entry("llmgw.cli.fabric:fabric", _FABRIC, "Scan, show and draw the InfiniBand fabrics."),
     "plan": Entry("llmgw.cli.plan:plan", _CHANGE, "Show what would be changed, where, and why."),
     "apply": Entry("llmgw.cli.apply:apply", _CHANGE, "Carry out a plan."),
+    "status": Entry("llmgw.cli.status:status", _RUN, "Show what runs, where, since when and how it is."),
+    "drift": Entry("llmgw.cli.status:drift", _CHANGE, "Show what differs from the catalogue."),
     "reconcile": Entry("llmgw.cli.reconcile:reconcile", _CHANGE, "Repair what failed; for cron, or --follow."),
     "replicas": Entry(
         "llmgw.cli.replicas:replicas", _RUN, "Show replicas, follow their logs, stop or restart one."

@@ -116,8 +116,8 @@ _POLICIES = ("least", "two", "session", "prefix")
 def router_command(**options: Any) -> None:
     """Serve the OpenAI API: each request goes to a ready endpoint of its model.
 
-    Reads what `llmgw apply` publishes and nothing else; holds no key to any node. A replaced endpoints.json is taken
-    within a second, without touching a stream. SIGTERM finishes what is under way.
+    Reads what `llmgw apply` publishes and nothing else; holds no key to any node. A replaced endpoints.json is
+    taken within a second, without touching a stream. SIGTERM finishes what is under way.
 
     \b
     llmgw router --published /var/lib/llmgw/published --listen 0.0.0.0:8080

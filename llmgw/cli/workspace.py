@@ -64,45 +64,58 @@ class Workspace:
         from llmgw.site import parse_catalogue
         from llmgw.store.files import read_text
 
-        path = self.path(CATALOGUE)
-        return parse_catalogue(read_text(path), str(path), self.settings)
+        settings, path = self.settings, self.path(CATALOGUE)
+        return parse_catalogue(read_text(path), str(path), settings)
 
     @cached_property
     def listing(self) -> dict[str, Any]:
-        """The inventory as ansible-inventory prints it, with whatever secrets it holds."""
+        """The inventory as ansible-inventory prints it now, with whatever secrets it holds."""
         from llmgw.remote.inventory import read_listing
 
         return read_listing(self.path(HOSTS))
 
     @cached_property
     def site(self) -> "Site":
-        """The whole site; the inventory is read by Ansible, and remembered for commands that must not wait for it."""
-        from llmgw.site import kept_listing, make_site
-        from llmgw.store.history import save_listing
+        """The whole site. A static inventory that has not changed since it was last read is taken from the store."""
+        self.catalogue  # noqa: B018 -- what is wrong with llmgw's own files is said before Ansible is asked
+        return self._made(self._current_listing())
 
-        made = make_site(self.settings, self.listing, self.catalogue, inventory_name=str(self.path(HOSTS)))
-        if self.store_path.exists():
-            save_listing(self.store, kept_listing(self.listing), now=datetime.now(UTC))
-        return made
+    def _current_listing(self) -> dict[str, Any]:
+        from llmgw.remote.inventory import fingerprint
+        from llmgw.site import kept_listing
+        from llmgw.store.history import last_listing, save_listing
+
+        stamp = fingerprint(self.path(HOSTS), self.site_folder)
+        known = last_listing(self.store) if stamp and self.store_path.exists() else None
+        if known and known.fingerprint == stamp:
+            return known.listing
+        listing = kept_listing(self.listing)
+        self._made(listing)  # what cannot be a site is not remembered
+        save_listing(self.store, listing, stamp, now=datetime.now(UTC))
+        return listing
+
+    def _made(self, listing: dict[str, Any]) -> "Site":
+        from llmgw.site import make_site
+
+        return make_site(self.settings, listing, self.catalogue, inventory_name=str(self.path(HOSTS)))
 
     @cached_property
     def remembered_site(self) -> "Site":
-        """The site with the inventory as it was last read; read now where it never was."""
-        from llmgw.site import make_site
+        """The site with the inventory as it was last read, whatever has changed; read now where it never was."""
         from llmgw.store.history import last_listing
 
-        found = last_listing(self.store) if self.store_path.exists() else None
-        if found is None:
-            return self.site
-        return make_site(self.settings, found[1], self.catalogue, inventory_name=str(self.path(HOSTS)))
+        known = last_listing(self.store) if self.store_path.exists() else None
+        return self._made(known.listing) if known else self.site
 
     @property
     def store_path(self) -> Path:
-        """Where the store is: --state, LLMGW_STATE, else $XDG_STATE_HOME/llmgw/SITE/state.db."""
+        """Where the store is: --state, LLMGW_STATE, else $XDG_STATE_HOME/llmgw/SITE/state.db; SITE is left out where
+        no site is named (maps can be read without one)."""
         if self.state_file:
             return self.state_file
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return Path(home) / "llmgw" / self.settings.name / "state.db"
+        below = self.settings.name if self.folder else ""
+        return Path(home) / "llmgw" / below / "state.db"
 
     @cached_property
     def store(self) -> "State":

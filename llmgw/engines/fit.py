@@ -145,7 +145,7 @@ _CONTEXT_FLAGS = ("--max-model-len", "--context-length")
 def _given(args: Sequence[str]) -> dict[str, str]:
     """The values of flags, whether written `--flag value` or `--flag=value`."""
     found: dict[str, str] = {}
-    for flag, after in zip(args, (*args[1:], ""), strict=True):
+    for flag, after in zip(args, (*args[1:], ""), strict=False):
         name, equals, value = flag.partition("=")
         if name.startswith("--"):
             found[name] = value if equals else after

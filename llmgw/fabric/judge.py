@@ -87,7 +87,10 @@ def _verdict(scan: Scan, problems: list[Problem]) -> Verdict:
     problems.sort(key=lambda problem: (problem.line, problem.kind, problem.message))
     weight = max((problem.weight for problem in problems), default=Weight.NOTE)
     worst = [problem for problem in problems if problem.weight is weight]
-    kept = tuple(problems[:LIMIT_PROBLEMS])
+    kept = tuple(problems)
+    if len(kept) > LIMIT_PROBLEMS:
+        heaviest = sorted(problems, key=lambda problem: -problem.weight)[:LIMIT_PROBLEMS]
+        kept = tuple(sorted(heaviest, key=lambda problem: problem.line))
     if weight is Weight.NOTE:
         return Verdict("complete", "", 0, kept)
     worst.sort(key=lambda problem: _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST))

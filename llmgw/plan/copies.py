@@ -46,9 +46,9 @@ class Copy:
         ranks = self.started.ranks
         return [ranks[rank] for rank in sorted(ranks) if ranks[rank][1].state != "exited"]
 
-    def gpus_on(self, node: str) -> tuple[int, ...]:
-        """The GPUs that it holds there."""
-        return tuple(gpu for host, run in self.runs() if host == node for gpu in run.gpus)
+    def last_runs(self) -> list[tuple[str, Run]]:
+        """Node and run of every rank that was seen, ended ones too, in rank order."""
+        return [self.started.ranks[rank] for rank in sorted(self.started.ranks)]
 
 
 def copies(facts: Facts, ground: Ground, *, given_up: frozenset[NodeState]) -> list[Copy]:
@@ -92,10 +92,9 @@ def _judge(started: Incarnation, ground: Ground, given_up: frozenset[NodeState])
 
 
 def _ending(rank: int, node: str, run: Run | None, ranks: int) -> str:
-    who = f"rank {rank} on {node}" if ranks > 1 else f"it on {node}"
-    if run is None:
-        return f"{who} is gone" if ranks > 1 else f"it is gone from {node}"
-    return f"{who} has ended" + (f" ({run.exit_status})" if run.exit_status else "")
+    what = "is gone from" if run is None else "has ended on"
+    status = f" ({run.exit_status})" if run and run.exit_status else ""
+    return (f"rank {rank} " if ranks > 1 else "") + f"{what} {node}{status}"
 
 
 def url(where: str, port: int) -> str:

@@ -21,7 +21,8 @@ OP_ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One action without its id. `old_ready`: what it ends serves requests now."""
+    """One action without its id. `old_ready`: what it ends serves requests now. `hopeless`: it cannot finish those
+    that it has, so there is no use in waiting for them."""
 
     key: str
     op: Op
@@ -31,6 +32,7 @@ class Draft:
     starts: Placement | None = None
     ends: Incumbent | None = None
     old_ready: bool = False
+    hopeless: bool = False
 
     @property
     def model(self) -> str:
@@ -76,11 +78,16 @@ def _of_member(bench: Bench, member: Member) -> list[Draft]:
             if _has_to_go(bench, member)
             else []
         )
-    served = _known(bench, copy).state == "ready"
+    served = _serves(bench, copy)
     ends = incumbent(bench, copy)
-    apart = not set(copy.nodes) & {seat.n for seat in placement.nodes}
-    op = Op.MOVE if apart else Op.REPLACE
-    return [Draft(f"{op.value} {member.name}", op, member.name, member.why, member, placement, ends, served)]
+    shared = [seat.n for seat in placement.nodes if seat.n in copy.nodes]
+    op = Op.REPLACE if shared else Op.MOVE
+    if member.fate is Fate.ELSEWHERE and shared:
+        why = f"{member.why}; the old one has to stop first: both need {', '.join(shared)}"
+        member = replace(member, why=why)
+    hopeless = copy.state is CopyState.BROKEN
+    key = f"{op.value} {member.name}"
+    return [Draft(key, op, member.name, member.why, member, placement, ends, served, hopeless)]
 
 
 def _has_to_go(bench: Bench, member: Member) -> bool:
@@ -139,19 +146,25 @@ def _all_copies(roster: Roster) -> list[Copy]:
 
 
 def _stop(bench: Bench, copy: Copy, why: str) -> Draft:
-    served = _known(bench, copy).state == "ready" and copy.state is not CopyState.LOST
+    served = _serves(bench, copy)
     key = f"stop {copy.name} {copy.started.plan} {copy.started.action}"
-    return Draft(key, Op.STOP, copy.name, why, None, None, incumbent(bench, copy), served)
+    hopeless = copy.state in (CopyState.BROKEN, CopyState.LOST)
+    return Draft(key, Op.STOP, copy.name, why, None, None, incumbent(bench, copy), served, hopeless)
 
 
 def _forget(bench: Bench, copy: Copy, why: str) -> Draft:
     key = f"forget {copy.name} {copy.started.plan} {copy.started.action}"
     ends = replace_nodes(incumbent(bench, copy), seats_of(copy))
-    return Draft(key, Op.FORGET, copy.name, why, None, None, ends, old_ready=_known(bench, copy).state == "ready")
+    return Draft(key, Op.FORGET, copy.name, why, None, None, ends)
 
 
 def _known(bench: Bench, copy: Copy) -> PublishedAs:
     return bench.published.get(url_of(bench.ground, copy), PublishedAs())
+
+
+def _serves(bench: Bench, copy: Copy) -> bool:
+    """Whether the copy answers requests now: it is published, and every rank runs."""
+    return _known(bench, copy).state == "ready" and copy.state in (CopyState.RUNNING, CopyState.UNKNOWN)
 
 
 def _answers(ground: Ground, name: str) -> bool:

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     ENGINE = "without the engine"
     WEIGHTS = "without the weights"
     MEMORY_FIT = "whose GPUs cannot hold it"
+    ARGUMENTS = "because its arguments cannot be given"
     BUSY = "without enough free GPUs"
     PORTS = "without free ports"
 

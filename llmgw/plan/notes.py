@@ -1,6 +1,6 @@
 """The figures that a plan shows beside its actions: what is left free, what is not used and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmgw.plan.copies import Copy, CopyState
@@ -10,7 +10,7 @@ from llmgw.plan.placer import Problem
 
 
 def notes_of(
-    ground: Ground, problem: Problem, placements: Mapping[str, Placement], found: list[Copy], *, drift: int
+    ground: Ground, problem: Problem, placements: Mapping[str, Placement], found: Sequence[Copy], *, drift: int
 ) -> dict[str, Any]:
     """Counts and names, no floats. `leaves` is per leaf domain [whole, of those with a short cable]."""
     used = _gpus_used(placements)

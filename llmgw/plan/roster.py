@@ -13,16 +13,21 @@ from llmgw.plan.spec import Spec, changes, spec_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Catalogue, Shape
 
+WANTED = "wanted and not running"
+"""Why a replica is started of which nothing is known."""
+
 
 class Fate(Enum):
     """What becomes of a replica. KEEP: it runs as it should. HOLD: it should change, but its nodes do not answer.
-    REPLACE: it is started anew where it is. ELSEWHERE: it has to leave where it is. START: nothing of it runs."""
+    REPLACE: it is started anew where it is. ELSEWHERE: it has to leave where it is. START: nothing of it runs.
+    AGAIN: nothing of it runs, and it is started again where it last ran."""
 
     KEEP = auto()
     HOLD = auto()
     REPLACE = auto()
     ELSEWHERE = auto()
     START = auto()
+    AGAIN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def call_roll(
         for copy in best
         if (copy.model, copy.profile) not in groups and copy.state is not CopyState.ENDED
     ]
-    members = [member for member in members if member.fate is not Fate.START or scope.covers(member.name)]
+    members = [m for m in members if m.fate not in (Fate.START, Fate.AGAIN) or scope.covers(m.name)]
     members.sort(key=lambda member: natural_key(member.name))
     endings.sort(key=lambda ending: (natural_key(ending.copy.name), ending.copy.started.plan))
     inside = [ending for ending in endings if scope.covers(ending.copy.name)]
@@ -243,8 +248,10 @@ def _member(
 def _fate(
     view: _View, name: str, what: tuple[str, str], spec: tuple[Spec, str], copy: Copy | None
 ) -> tuple[Fate, str]:
-    if copy is None or copy.state is CopyState.ENDED:
-        return Fate.START, copy.why if copy else "wanted and not running"
+    if copy is None:
+        return Fate.START, WANTED
+    if copy.state is CopyState.ENDED:
+        return (Fate.AGAIN if _fits_there(view, what, copy) else Fate.START), copy.why
     if not view.scope.covers(name):
         return Fate.KEEP, ""
     if copy.state is CopyState.LOST:
@@ -281,11 +288,12 @@ def _leaving(view: _View, copy: Copy) -> str:
 def _fits_there(view: _View, what: tuple[str, str], copy: Copy) -> bool:
     """Whether the copy's nodes and GPUs are one of the profile's shapes, and its nodes may be started on."""
     profile = view.catalogue.models[what[0]].profiles[what[1]]
-    counts: Collection[int] = {len(copy.gpus_on(name)) for name in copy.nodes}
+    counts: Collection[int] = {len(run.gpus) for _, run in copy.last_runs()}
     nodes = [view.ground.get(name) for name in copy.nodes]
     kinds = view.eligibility.eligible(*what)
     return (
         len(counts) == 1
+        and len(copy.last_runs()) == len(copy.nodes)
         and Shape(len(copy.nodes), next(iter(counts))) in profile.shapes
         and all(node is not None and node.state is NodeState.OK for node in nodes)
         and all(view.eligibility.kinds.of[view.ground.number[name]] in kinds for name in copy.nodes)

@@ -149,7 +149,7 @@ def _action(
         starts=draft.starts,
         launches=launches if starting else (),
         ends=draft.ends,
-        drain_s=drain_s(site, profile) if ending else 0,
+        drain_s=drain_s(site, profile) if ending and not draft.hopeless else 0,
         stop_s=site.settings.timeouts.stop_s,
         start_s=start_s(site, profile) if starting and profile else 0,
         ready=counts,

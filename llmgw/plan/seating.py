@@ -3,25 +3,27 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from llmgw.engines import ENGINES
+from llmgw.observed import Run
 from llmgw.plan.copies import Copy
 from llmgw.plan.document import Seat
 from llmgw.plan.nodes import Ground, SiteNode
 from llmgw.plan.placer import Spot
-from llmgw.plan.roster import Member, Roster
+from llmgw.plan.roster import Fate, Member, Roster
 from llmgw.plan.seats import GpuDesk, PortDesk, layout_of
-from llmgw.plan.task import Task, free_runs, port_users
+from llmgw.plan.task import free_runs, holdings, port_users
 from llmgw.site import Site
 
 
 class Seating:
     """Gives seats out one replica after the other; what it has given it does not give again."""
 
-    def __init__(self, site: Site, ground: Ground, roster: Roster, task: Task) -> None:
+    def __init__(self, site: Site, ground: Ground, roster: Roster) -> None:
         self.site = site
         self.ground = ground
-        self.task = task
         self._gpus = GpuDesk()
-        self._taken: dict[str, set[int]] = {name: set(gpus) for name, gpus in task.kept.items()}
+        held = holdings(roster)
+        self._freed = held.freed
+        self._taken: dict[str, set[int]] = {name: set(gpus) for name, gpus in held.kept.items()}
         self._ports: dict[str, PortDesk] = {}
         self._used = port_users(roster)
 
@@ -47,10 +49,12 @@ class Seating:
         """Seats for a replica that is started anew where it is: its GPUs, and its ports where they still do."""
         module = ENGINES[self.site.catalogue.models[member.model].profiles[member.profile].engine]
         seats = []
-        for old in seats_of(copy):
+        for old in seats_of(copy, copy.last_runs()):
             ports = module.ports_needed(old.rank, len(copy.nodes))
             inside = self.site.ports(self.ground[old.n].host)
             keeps = ports <= old.ports and old.port in inside and old.port + ports - 1 in inside
+            if keeps and member.fate is Fate.AGAIN:  # others may have taken what nobody listened on
+                keeps = self._desk(self.ground[old.n]).take_at(old.port, ports)
             port = old.port if keeps else self._desk(self.ground[old.n]).take(ports)
             seats.append(Seat(n=old.n, rank=old.rank, gpus=old.gpus, port=port, ports=ports))
         return tuple(seats)
@@ -59,7 +63,7 @@ class Seating:
         return node.gpus - node.taken.keys() - self._taken.get(node.name, set())
 
     def _late(self, node: SiteNode) -> Collection[int]:
-        return self.task.freed.get(node.name, frozenset())
+        return self._freed.get(node.name, frozenset())
 
     def _desk(self, node: SiteNode) -> PortDesk:
         if node.name not in self._ports:
@@ -68,11 +72,11 @@ class Seating:
         return self._ports[node.name]
 
 
-def seats_of(copy: Copy) -> tuple[Seat, ...]:
-    """The seats of a copy as far as its runs were seen, in rank order."""
+def seats_of(copy: Copy, runs: Sequence[tuple[str, Run]] | None = None) -> tuple[Seat, ...]:
+    """The seats of a copy's runs that hold something, or of these runs, in rank order."""
     return tuple(
         Seat(n=node, rank=run.rank, gpus=run.gpus, port=run.port or 0, ports=run.ports)
-        for node, run in copy.runs()
+        for node, run in (copy.runs() if runs is None else runs)
     )
 
 

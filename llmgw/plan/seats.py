@@ -104,3 +104,12 @@ class PortDesk:
                 self._rows[place] = first + number, length - number
                 return first
         raise LlmgwError(f"no {number} TCP ports one after the other are free")
+
+    def take_at(self, first: int, number: int) -> bool:
+        """Takes exactly these where they are free; whether they were."""
+        for place, (start, length) in enumerate(self._rows):
+            if start <= first and first + number <= start + length:
+                rest = (first + number, start + length - first - number)
+                self._rows[place : place + 1] = [(start, first - start), rest]
+                return True
+        return False

@@ -48,7 +48,9 @@ class Change(Value):
     new: str
 
     def __str__(self) -> str:
-        return f"{self.field} {self.old or '(none)'} -> {self.new or '(none)'}"
+        first = self.old.split(" ")[0]
+        same = f"{first} " if first and self.new.startswith(f"{first} ") else ""
+        return f"{self.field} {self.old or '(none)'} -> {self.new.removeprefix(same) or '(none)'}"
 
 
 def changes(old: Spec, new: Spec) -> list[Change]:

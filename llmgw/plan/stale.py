@@ -33,7 +33,8 @@ def stale(
         found.append(f"plan {plan.id} has been applied already")
     if inputs.state.serial != standing.serial:
         found.append(
-            f"something was applied since: the plan is of serial {inputs.state.serial}, the store is at {standing.serial}"
+            f"something was applied since: the plan is of serial {inputs.state.serial}, "
+            f"the store is at {standing.serial}"
         )
     nodes = touched(plan)
     moved = _moved(plan, site, fabrics, nodes)

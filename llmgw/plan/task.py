@@ -1,7 +1,7 @@
 """From the roster to the placer's problem, and from its answer to the spots of replicas by name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmgw.engines import ENGINES
@@ -15,37 +15,75 @@ from llmgw.site import Catalogue, Site, Spread
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The problem, and whose the placer's numbers are: `wanted` and `held` are members in its order.
-
-    `kept` are the GPUs, by node, that copies which stay hold; `freed` those that ending ones hold.
-    """
+    """The problem, and whose the placer's numbers are: `wanted` and `held` are members in its order."""
 
     problem: Problem
     wanted: tuple[Member, ...]
     held: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """GPUs by node: `kept` are held by copies that stay, `freed` by copies that this plan ends or moves."""
+
     kept: Mapping[str, frozenset[int]]
     freed: Mapping[str, frozenset[int]]
 
 
+_STAYS = (Fate.KEEP, Fate.HOLD, Fate.REPLACE, Fate.AGAIN)
+
+
+def holdings(roster: Roster) -> Holdings:
+    """What runs of llmgw hold. Copies that the operator's scope leaves alone stay."""
+    staying = [member.copy for member in roster.members if member.copy and member.fate in _STAYS]
+    again = [member.copy for member in roster.members if member.copy and member.fate is Fate.AGAIN]
+    leaving = [member.copy for member in roster.members if member.copy and member.fate is Fate.ELSEWHERE]
+    kept = _gpus([*staying, *roster.bystanders])
+    for copy in again:
+        for name, run in copy.last_runs():
+            kept[name] = kept.get(name, _NONE) | frozenset(run.gpus)
+    return Holdings(kept, _gpus([*leaving, *(ending.copy for ending in roster.endings)]))
+
+
+def settle_again(ground: Ground, roster: Roster) -> Roster:
+    """The roster in which only those start again where they were whose GPUs there nobody holds, or is to have."""
+    claimed = {name: set(gpus) for name, gpus in holdings(_without_again(roster)).kept.items()}
+    for name, gpus in holdings(roster).freed.items():
+        claimed.setdefault(name, set()).update(gpus)
+    members = []
+    for member in roster.members:
+        if member.fate is Fate.AGAIN and member.copy:
+            places = [(name, run.gpus) for name, run in member.copy.last_runs()]
+            free = all(
+                set(gpus) <= ground[name].gpus - ground[name].taken.keys() - claimed.get(name, set())
+                for name, gpus in places
+            )
+            if not free:
+                members.append(replace(member, fate=Fate.START))
+                continue
+            for name, own in places:
+                claimed.setdefault(name, set()).update(own)
+        members.append(member)
+    return replace(roster, members=tuple(members))
+
+
+def _without_again(roster: Roster) -> Roster:
+    return replace(roster, members=tuple(m for m in roster.members if m.fate is not Fate.AGAIN))
+
+
 def make_task(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility, *, repack: int) -> Task:
     """What the placer is asked: START and ELSEWHERE members, around those that stay where they are."""
-    stays = (Fate.KEEP, Fate.HOLD, Fate.REPLACE)
-    held = [member for member in roster.members if member.copy and member.fate in stays]
-    wanted = [member for member in roster.members if member.fate not in stays]
-    # What is out of the operator's scope runs on, whether the catalogue has it or not.
-    leaving = [ending.copy for ending in roster.endings]
-    leaving += [member.copy for member in wanted if member.copy and member.fate is Fate.ELSEWHERE]
-    freed = _gpus(leaving)
-    kept = _gpus([*(member.copy for member in held if member.copy), *roster.bystanders])
+    held = [member for member in roster.members if member.copy and member.fate in _STAYS]
+    wanted = [member for member in roster.members if member.fate not in _STAYS]
     models = {name: number for number, name in enumerate(sorted({member.model for member in roster.members}))}
     problem = Problem(
-        nodes=_nodes(site, ground, roster, eligibility, kept=kept, freed=freed),
+        nodes=_nodes(site, ground, roster, eligibility),
         wanted=tuple(_demand(site.catalogue, member, models, eligibility) for member in wanted),
         held=tuple(_held(site.catalogue, ground, member, models, eligibility) for member in held),
         big=_biggest(site.catalogue),
         repack=repack,
     )
-    return Task(problem, tuple(wanted), tuple(held), kept, freed)
+    return Task(problem, tuple(wanted), tuple(held))
 
 
 _NONE: frozenset[int] = frozenset()
@@ -97,24 +135,16 @@ def free_runs(site: Site, node: SiteNode, used: frozenset[int]) -> list[tuple[in
     return [*rows, (first, ports.last + 1 - first)] if first <= ports.last else rows
 
 
-def _nodes(
-    site: Site,
-    ground: Ground,
-    roster: Roster,
-    eligibility: Eligibility,
-    *,
-    kept: Mapping[str, frozenset[int]],
-    freed: Mapping[str, frozenset[int]],
-) -> tuple[Node, ...]:
+def _nodes(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility) -> tuple[Node, ...]:
     """The placer's nodes, in the ground's order. Fabrics are numbered by name."""
     most = _most_ports(site.catalogue)
-    ports = port_users(roster)
+    ports, held = port_users(roster), holdings(roster)
     names = sorted({node.fabric for node in ground.nodes if node.fabric})
     fabrics = {name: number for number, name in enumerate(names)}
     found = []
     for number, node in enumerate(ground.nodes):
         kind = eligibility.kinds.of[number]
-        free = node.gpus - kept.get(node.name, _NONE) - node.taken.keys()
+        free = node.gpus - held.kept.get(node.name, _NONE) - node.taken.keys()
         rows = free_runs(site, node, ports.get(node.name, _NONE))
         found.append(
             Node(
@@ -127,7 +157,7 @@ def _nodes(
                 short=len(node.path.short) if node.path else 0,
                 off_rail=node.path.off_rail if node.path else False,
                 open=node.state is NodeState.OK and kind >= 0,
-                freed=len(free & freed.get(node.name, _NONE)),
+                freed=len(free & held.freed.get(node.name, _NONE)),
                 room=sum(length // most for _, length in rows),
             )
         )
@@ -161,11 +191,13 @@ def _held(
     copy = member.copy
     assert copy is not None
     numbers = tuple(sorted(ground.number[name] for name in copy.nodes if name in ground.number))
-    gpus = max((len(run.gpus) for _, run in copy.runs()), default=0)
+    counts = [len(run.gpus) for _, run in (copy.last_runs() if member.fate is Fate.AGAIN else copy.runs())]
+    gpus = max(counts, default=0)
     demand = _demand(catalogue, member, models, eligibility)
     shape = (len(copy.nodes), gpus)
     place = demand.shapes.index(shape) if shape in demand.shapes else 0
-    return Held(demand, Spot(numbers, gpus, place), movable=member.fate is Fate.KEEP)
+    movable = member.fate is Fate.KEEP and counts == [gpus] * len(copy.nodes) and shape in demand.shapes
+    return Held(demand, Spot(numbers, gpus, place), movable=movable)
 
 
 def _biggest(catalogue: Catalogue) -> tuple[int, int]:

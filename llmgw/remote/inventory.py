@@ -1,14 +1,19 @@
-"""The inventory as Ansible reads it: ansible-inventory --list, so that vault, plugins and ranges work."""
+"""The inventory as Ansible reads it: ansible-inventory --list, so that vault, plugins and ranges work.
+
+That takes a second; a static inventory whose files have not changed need not be read again.
+"""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from llmgw.base import LlmgwError
+from llmgw.base import LlmgwError, digest
 
 TIMEOUT_S = 120
 
@@ -55,3 +60,34 @@ def _environment(hosts: Path) -> Mapping[str, str]:
 def _with_variables(listing: dict[str, Any]) -> dict[str, Any]:
     listing.setdefault("_meta", {}).setdefault("hostvars", {})
     return listing
+
+
+def fingerprint(hosts: Path, folder: Path) -> str:
+    """Changes with anything that a static inventory is read from: files of the site's folder, Ansible's settings and
+    its variables in the environment. Empty for an inventory that asks elsewhere: a script, a plugin.
+    """
+    if os.access(hosts, os.X_OK) or _is_plugin(hosts):
+        return ""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_other(path))
+    settings = [Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"), Path("ansible.cfg")]
+    stamps = [_stamp(path) for path in (*files, *settings)]
+    variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("ANSIBLE_"))
+    return digest([str(hosts.resolve()), stamps, variables, version("ansible-core")])
+
+
+def _is_plugin(hosts: Path) -> bool:
+    """Whether the file is the configuration of an inventory plugin, or no single file at all."""
+    return not hosts.is_file() or bool(re.search(r"^plugin\s*:", hosts.read_text(errors="replace"), re.MULTILINE))
+
+
+def _is_other(path: Path) -> bool:
+    """A file of the site's folder that no inventory is read from: llmgw's own documents, a store."""
+    return path.name in ("llmgw.yml", "models.yml") or ".db" in path.suffixes
+
+
+def _stamp(path: Path) -> list[str | int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), found.st_ino, found.st_size, found.st_mtime_ns]

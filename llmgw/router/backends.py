@@ -1,4 +1,7 @@
-"""The live endpoints: kept connections and requests under way, by URL, across generations of the published file."""
+"""The live endpoints.
+
+Kept connections and requests under way, by URL, across generations of the published file.
+"""
 
 import asyncio
 import ssl
@@ -27,12 +30,14 @@ class Backend:
     """One endpoint's connections and counts. Lives as long as its URL is published or has requests under way.
 
     `elsewhere` are requests that other processes and routers have there, as far as that is known. `held`: its time
-    out is over, and it comes back when a probe has found it well. `suspect`: something went wrong since the last probe.
+    out is over, and it comes back when a probe has found it well. `suspect`: something went wrong since the last
+    probe.
     """
 
     __slots__ = (
-        "_row", "_shared", "cap", "elsewhere", "foreign", "heads", "held", "host", "idle", "in_flight", "joined", "key",
-        "left_at", "port", "probed_at", "secure", "seed", "service", "share", "standing", "suspect", "url",
+        "_row", "_shared", "cap", "elsewhere", "foreign", "heads", "held", "host", "idle", "in_flight", "joined",
+        "key", "left_at", "port", "probed_at", "secure", "seed", "service", "share", "standing", "suspect",
+        "url",
     )  # fmt: skip
 
     def __init__(self, service: Service, *, now: float, shared: SharedCounts | None) -> None:

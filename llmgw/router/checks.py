@@ -19,7 +19,10 @@ _LONGEST_PAGE = 1 << 20
 
 
 class Checks:
-    """Probes every endpoint every `check_s` seconds, at times of its own; reads its load every `load_s` seconds."""
+    """Probes every endpoint every `check_s` seconds, at times of its own.
+
+    Reads its load every `load_s` seconds.
+    """
 
     def __init__(self, router: Router, session: aiohttp.ClientSession) -> None:
         self._router = router

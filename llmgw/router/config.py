@@ -35,8 +35,8 @@ class Deadlines:
 class Limits:
     """How much one client may take of the router. Sizes in bytes.
 
-    A body must come at `body_rate` bytes a second on average once `head_s` is over. `queue` requests may wait for a
-    model's endpoints, all keys together.
+    A body must come at `body_rate` bytes a second on average once `head_s` is over. `queue` requests may wait
+    for a model's endpoints, all keys together.
     """
 
     head: int = 32 * 1024
@@ -72,6 +72,7 @@ class RouterConfig:
     usage: Path | None = None
     access_log: str = ""
     valkey: str = ""
+    valkey_timeout_s: float = 0.2
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     engine_ca: Path | None = None

@@ -2,24 +2,24 @@
 
 import asyncio
 import itertools
-import json
 import logging
 import os
 import random
 import ssl
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llmgw.router.backends import Backend, Backends, Group, SharedCounts
+from llmgw.router.books import Books
 from llmgw.router.config import Policy, RouterConfig
 from llmgw.router.exchange import ANSWERING, QUEUED, WAITING
 from llmgw.router.meters import Limits, Meters, OwnMeters
 from llmgw.router.tallies import Tallies, count
 from llmgw.serving import choose
 from llmgw.serving.body import prompt_key
-from llmgw.serving.catalog import EMPTY, Catalog, model_listing
+from llmgw.serving.catalog import EMPTY, Catalog
 from llmgw.serving.ejection import EjectionRules, after_failure, after_success
-from llmgw.serving.events import Usage
 from llmgw.serving.failover import RetryBudget, Trouble
 from llmgw.serving.faults import (
     ENGINE_SILENT,
@@ -29,23 +29,20 @@ from llmgw.serving.faults import (
     QUEUE_SLOW,
     STOPPING,
     Fault,
-    fault_value,
-    unknown_model,
 )
 from llmgw.serving.headers import bearer, usable_request_id
 from llmgw.serving.keys import OPEN, KeyTable
 from llmgw.serving.limits import Ticket
 from llmgw.serving.queue import FairQueue
-from llmgw.serving.routes import HEALTH, MODELS, READY, Dialect, path_of
 
 if TYPE_CHECKING:
     from llmgw.router.accesslog import AccessLog
-    from llmgw.router.exchange import Exchange, Request
+    from llmgw.router.exchange import Exchange
     from llmgw.router.front import Front
+    from llmgw.router.request import Request
     from llmgw.router.valkey import ValkeyLimits
 
 log = logging.getLogger("llmgw.router")
-_JSON = b"application/json"
 
 
 class Router:
@@ -73,18 +70,27 @@ class Router:
         self.budget = RetryBudget()
         self.rules = EjectionRules()
         self.tallies = Tallies()
+        self.books = Books(self.tallies)
         self.limits = Limits(meters or OwnMeters())
         self.queues: dict[str, FairQueue[Exchange]] = {}
         self.access: AccessLog | None = None
         self.remote_limits: ValkeyLimits | None = None
         self.tls: ssl.SSLContext | None = None
+        self.first_byte_s = config.deadlines.first_byte_s
         self.stopping = False
         self.fronts: set[Front] = set()
         self.exchanges: set[Exchange] = set()
         self.addresses: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._boot = os.urandom(6).hex().encode()
-        self._draw = random.Random(os.urandom(16)).random
+        self._draw = random.Random(os.urandom(16)).random  # noqa: S311 - spreads load, guards nothing
+
+    def load(self, catalog: Catalog, engine_keys: Mapping[str, str]) -> None:
+        """Serves by this generation from now on; nothing that is under way is touched."""
+        self.catalog = catalog
+        self.loaded_at = self.wall
+        self.books.close_pages()
+        self.backends.apply(catalog, engine_keys, now=self.time())
 
     # -- connections
 
@@ -111,7 +117,9 @@ class Router:
     # -- decisions
 
     def identify(self, request: "Request") -> Fault | None:
-        """Sets the request's caller, or says why it may not call."""
+        """Sets the request's caller, or says why it may not call. Some pages are open to anybody."""
+        if request.is_open:
+            return None
         caller = self.keys.check(bearer(request.headers), self.wall)
         if isinstance(caller, Fault):
             return caller
@@ -242,15 +250,16 @@ class Router:
         """The exchange is over; whatever counted it lets it go."""
         self.exchanges.discard(exchange)
         now = self.time()
-        backend, usage, stream = exchange.backend, exchange.usage, exchange.stream
+        backend, usage = exchange.backend, exchange.usage
         if backend is not None:
             backend.leave()
-            self._count(exchange, backend, outcome, now)
-            if usage is None and (stream is not None or outcome == "client_left") and exchange.phase >= WAITING:
-                events = 0 if stream is None else max(0, stream.progress)
-                usage = exchange.usage = Usage(exchange.body_bytes // 4, events)
-                exchange.estimated = True
-            self._charge(exchange, usage, outcome)
+            if (
+                usage is None
+                and exchange.phase >= WAITING
+                and (exchange.stream is not None or outcome == "client_left")
+            ):
+                usage = self.books.estimate(exchange)
+            self.books.enter(exchange, backend, usage, outcome, now)
         else:
             count(self.tallies.refused, outcome)
         if exchange.ticket is not None:
@@ -263,36 +272,6 @@ class Router:
             self.access.write(exchange, outcome, now)
         if self.queues:
             self.serve_waiting()
-
-    def _count(self, exchange: "Exchange", backend: Backend, outcome: str, now: float) -> None:
-        name = (backend.url, exchange.group.target.model, exchange.route.operation)
-        tally = self.tallies.by_endpoint.get(name)
-        if tally is None:
-            tally = self.tallies.tally(name)
-        outcomes = tally.outcomes
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
-        tally.whole.observe(now - exchange.started)
-        if exchange.first_at:
-            tally.first.observe(exchange.first_at - exchange.started)
-            events = exchange.stream.progress if exchange.stream is not None else 0
-            if events > 1:
-                tally.between.observe((now - exchange.first_at) / (events - 1))
-
-    def _charge(self, exchange: "Exchange", usage: Usage | None, outcome: str) -> None:
-        caller, target = exchange.request.caller, exchange.group.target
-        name = (caller.tenant, caller.key_id, target.model, target.profile, exchange.route.operation)
-        account = self.tallies.accounts.get(name)
-        if account is None:
-            account = self.tallies.account(name)
-        account.requests += 1
-        if outcome != "ok":
-            account.failed += 1
-        if usage is not None:
-            account.prompt += usage.prompt
-            account.completion += usage.completion
-            account.cached += usage.cached
-            if exchange.estimated:
-                account.estimated += usage.prompt + usage.completion
 
     def refused(self, fault: Fault) -> None:
         """A request that never became an exchange."""
@@ -338,32 +317,6 @@ class Router:
         """The drain has taken as long as it may: what is left ends with an error."""
         for exchange in tuple(self.exchanges):
             exchange.stop(STOPPING)
-
-    # -- the router's own pages
-
-    def own_page(self, request: "Request") -> tuple[int, bytes, bytes]:
-        """Status, content type and body of /health, /ready, /v1/models and /v1/models/NAME."""
-        path = path_of(request.target)
-        if path == HEALTH:
-            return 200, _JSON, b'{"status":"ok"}'
-        if path == READY:
-            return self._ready()
-        listing = model_listing(self.catalog, request.caller.models)
-        if path == MODELS:
-            return 200, _JSON, json.dumps({"object": "list", "data": listing}).encode()
-        name = path[len(MODELS) + 1 :].decode("ascii", "replace")
-        entry = next((entry for entry in listing if entry["id"] == name), None)
-        if entry is None:
-            return 404, _JSON, json.dumps(fault_value(unknown_model(name), Dialect.OPENAI, "")).encode()
-        return 200, _JSON, json.dumps(entry).encode()
-
-    def _ready(self) -> tuple[int, bytes, bytes]:
-        loaded = self.catalog is not EMPTY
-        state = (
-            "stopping" if self.stopping else "stale" if self.problem and loaded else "ready" if loaded else "empty"
-        )
-        body = {"status": state, "generation": self.catalog.generation, "problem": self.problem}
-        return 200 if state in ("ready", "stale") else 503, _JSON, json.dumps(body).encode()
 
     # -- time
 

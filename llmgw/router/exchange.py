@@ -1,14 +1,15 @@
 """One request from its last byte to the last byte of its answer: the choice, the attempts, the end.
 
-Everything here is called from the event loop's own callbacks: on the usual path no task is made, nothing is awaited,
-and the bytes of an answer go from the engine's transport to the client's in one step.
+Everything here is called from the event loop's own callbacks: on the usual path no task is made, nothing is
+awaited, and the bytes of an answer go from the engine's transport to the client's in one step.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from llmgw.router.relay import BodyUntilClose, ChunkedBody, EventStream, HeldAnswer, Relay, SizedBody
-from llmgw.serving.body import Ask, read_ask, repeated_model, with_model, with_usage
+from llmgw.router.request import Request, body_for, may_use, read_form
+from llmgw.serving.body import Ask, read_ask
 from llmgw.serving.events import Usage, body_usage
 from llmgw.serving.failover import Trouble, may_try_again
 from llmgw.serving.faults import (
@@ -23,9 +24,7 @@ from llmgw.serving.faults import (
 )
 from llmgw.serving.framing import chunk
 from llmgw.serving.headers import forwarded
-from llmgw.serving.keys import NOBODY, Caller
 from llmgw.serving.limits import Ticket, reservation
-from llmgw.serving.multipart import FormModel, form_model, with_form_model
 from llmgw.serving.reply import ReplyHead, status_line
 
 if TYPE_CHECKING:
@@ -37,22 +36,6 @@ if TYPE_CHECKING:
 
 LONGEST_HELD = 64 * 1024
 QUEUED, DIALING, WAITING, ANSWERING = range(4)
-
-
-class Request:
-    """A client's request: its head checked, its body gathered as it comes. Defaults stand in the class."""
-
-    body: bytes = b""
-    caller: Caller = NOBODY
-    route: "Route | None" = None
-
-    def __init__(self, method: bytes, target: bytes, headers: dict[bytes, bytes]) -> None:
-        self.method = method
-        self.target = target
-        self.headers = headers
-        self.chunks: list[bytes] = []
-        self.http10 = False
-        self.keeps = True
 
 
 class Exchange:
@@ -98,43 +81,32 @@ class Exchange:
     def start(self) -> None:
         """Reads what is asked for and sends it on; answers at once where that cannot be."""
         request, router = self.request, self.router
-        ask = self._read_form() if self.route.multipart else read_ask(request.body)
+        route = self.route
+        ask = read_form(request) if route.multipart else read_ask(request.body)
         if isinstance(ask, Fault):
             self.refuse(ask)
             return
         group = router.backends.groups.get(ask.model)
-        if group is None or (request.caller.models is not None and not self._may_use(ask, group)):
+        if group is None or (
+            request.caller.models is not None and not may_use(request, route, ask, group.target.model)
+        ):
             self.refuse(unknown_model(ask.model))
             return
         self.ask, self.group = ask, group
         body = request.body
-        if ask.model != group.target.model:
-            body = self._renamed(body, group.target.model)
-        if ask.stream is True and self.route.usage_option and not ask.wants_usage:
-            body = with_usage(body)
+        renamed = ask.model != group.target.model
+        told = ask.stream is not True or not route.usage_option or ask.wants_usage
+        if renamed or not told:
+            changed = body_for(request, route, model=group.target.model if renamed else "", usage=not told)
+            if isinstance(changed, Fault):
+                self.refuse(changed)
+                return
+            body = changed
         self.body, self.body_bytes = body, len(body)
         if request.caller.is_limited:
             router.admit(self, reservation(len(body), ask.most_tokens))
         else:
             self.forward()
-
-    def _read_form(self) -> Ask | Fault:
-        form = form_model(self.request.headers[b"content-type"], self.request.body)
-        return Ask(form.model) if isinstance(form, FormModel) else form
-
-    def _may_use(self, ask: Ask, group: "Group") -> bool:
-        """Whether the caller's key allows the model. A body that names two could get past the list: it never may."""
-        models, request = self.request.caller.models, self.request
-        if not self.route.multipart and repeated_model(request.body):
-            return False
-        return models is None or ask.model in models or group.target.model in models
-
-    def _renamed(self, body: bytes, model: str) -> bytes:
-        """The body as the engine has to see it, which knows the model by one name only."""
-        if not self.route.multipart:
-            return with_model(body, model)
-        form = form_model(self.request.headers[b"content-type"], body)
-        return with_form_model(body, form, model) if isinstance(form, FormModel) else body
 
     def forward(self) -> None:
         """One attempt at the endpoint that the policy chooses, or a place in the queue."""
@@ -179,7 +151,7 @@ class Exchange:
         """The request to the engine, in one write where it is small."""
         self.upstream = upstream
         self.phase = WAITING
-        self.deadline = now + self.router.config.deadlines.first_byte_s
+        self.deadline = now + self.router.first_byte_s
         route, headers, body = self.route, self.request.headers, self.body
         assert self.backend is not None
         head = b"%bcontent-type: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
@@ -393,5 +365,10 @@ class Exchange:
             upstream.drop()
 
     def finish(self, outcome: str, *, keep: bool) -> None:
+        """The one end of every exchange.
+
+        Lets go of the relay, which holds it: no cycle waits for the collector.
+        """
         self.router.finished(self, outcome)
+        self.relay = self.stream = None
         self.front.exchange_over(keep=keep)

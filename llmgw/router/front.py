@@ -3,37 +3,35 @@
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from llmgw.router.exchange import Exchange, Request
+from llmgw.router.exchange import Exchange
+from llmgw.router.heads import check_head
+from llmgw.router.pages import own_page
+from llmgw.router.request import Request
 from llmgw.serving.faults import (
     BROKEN,
     CROWDED,
-    ENCODED,
     HEAD_TOO_LARGE,
     MALFORMED,
-    NOT_FORM,
-    NOT_FOUND,
-    NOT_JSON,
     SLOW,
     TOO_LARGE,
     Fault,
     fault_body,
-    method_fault,
 )
-from llmgw.serving.headers import READ, is_json
+from llmgw.serving.headers import READ
 from llmgw.serving.reply import status_line
-from llmgw.serving.routes import MODELS, OWN, ROUTES, Dialect, Route, path_of
+from llmgw.serving.routes import Dialect
 
 if TYPE_CHECKING:
     from llmgw.router.core import Router
 
 log = logging.getLogger("llmgw.router")
-IDLE, HEAD, BODY, BUSY = range(4)
-_MODEL_PAGE = MODELS + b"/"
-_FIRST_FEED = 16 * 1024
+IDLE, HEAD, BODY, BUSY, LEAVING = range(5)
+_LEAVE_S = 2.0
+_LONG_READ = 16 * 1024
 
 
 class Refused(Exception):  # noqa: N818
@@ -48,15 +46,15 @@ class Front(asyncio.Protocol):
     """One client connection. Requests are answered one at a time, in their order."""
 
     __slots__ = (
-        "_fault", "_head_bytes", "_headers", "_parser", "_request", "_target", "_waiting", "address", "deadline",
-        "exchange", "is_full", "is_over", "phase", "received", "router", "since", "stalled_since", "transport",
-        "will_keep", "write",
+        "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_served", "_target", "_waiting",
+        "address", "deadline", "exchange", "is_full", "is_over", "phase", "router", "since", "stalled_since",
+        "transport", "will_keep", "write",
     )  # fmt: skip
 
     def __init__(self, router: "Router") -> None:
         self.router = router
         self.transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
         self._headers: dict[bytes, bytes] = {}
         self._target = b""
@@ -65,9 +63,9 @@ class Front(asyncio.Protocol):
         self._fault: Fault | None = None
         self.exchange: Exchange | None = None
         self.phase = IDLE
-        self.deadline = 0.0
+        self._served = False
         self.since = 0.0
-        self.received = 0
+        self._ready: Request | None = None
         self.stalled_since = 0.0
         self.is_full = False
         self.is_over = False
@@ -80,7 +78,7 @@ class Front(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(self.router.config.limits.write_buffer)
         self.write = self.transport.write
-        self.deadline = self.router.time() + self.router.config.deadlines.head_s
+        self.since = self.router.time()
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else "unix"
         if not self.router.welcome(self):
@@ -88,6 +86,7 @@ class Front(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.is_over = True
+        self._parser = None  # which holds this connection's methods: no cycle is to wait for the collector
         self.router.farewell(self)
         if self.exchange is not None:
             exchange, self.exchange = self.exchange, None
@@ -111,29 +110,26 @@ class Front(asyncio.Protocol):
         if self.is_over:
             return
         try:
-            if len(data) > _FIRST_FEED and self.phase != BODY:
-                self._feed_in_parts(data)
-            else:
-                self._parser.feed_data(data)
+            if len(data) > _LONG_READ and self._request is None and self._is_too_long(data):
+                self._give_up(HEAD_TOO_LARGE)
+                return
+            self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             self._leave_parser(error)
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._give_up(MALFORMED)
             return
-        if self._waiting:
-            if self.exchange is None:
-                self._next()
+        request = self._ready
+        if request is not None:
+            self._ready = None
+            self._begin(request)
         elif self._request is None and self.exchange is None:
             self._head_is_slow(len(data))
 
-    def _feed_in_parts(self, data: bytes) -> None:
-        """So that a head's length is seen before all of a long read has gone through the parser."""
-        self._parser.feed_data(data[:_FIRST_FEED])
-        if self._request is None and not self._waiting:
-            self._head_is_slow(_FIRST_FEED)
-        if not self.is_over:
-            self._parser.feed_data(data[_FIRST_FEED:])
+    def _is_too_long(self, data: bytes) -> bool:
+        """Whether a long read that begins with a head, or goes on with one, holds too much of it."""
+        return data.find(b"\r\n\r\n", 0, self.router.config.limits.head) < 0
 
     def _leave_parser(self, error: Exception) -> None:
         cause = error.__context__
@@ -147,7 +143,7 @@ class Front(asyncio.Protocol):
         """A head that did not come in one piece is counted and timed."""
         if self.phase == IDLE:
             self.phase = HEAD
-            self.deadline = self.router.time() + self.router.config.deadlines.head_s
+            self.since = self.router.time()
         self._head_bytes += size
         if self._head_bytes > self.router.config.limits.head:
             self._give_up(HEAD_TOO_LARGE)
@@ -157,90 +153,32 @@ class Front(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name in READ:
-            headers = self._headers
-            if name in headers:
-                raise Refused(MALFORMED)
-            headers[name] = value
+        if name in READ and self._headers.setdefault(name, value) is not value:
+            raise Refused(MALFORMED)
 
     def on_headers_complete(self) -> None:
         parser, headers, target = self._parser, self._headers, self._target
         self._request = request = Request(parser.get_method(), target, headers)
         self._target, self._headers = b"", {}
-        self._head_bytes = self.received = 0
-        if parser.get_http_version() != "1.1":
-            self._check_old(request)
-        elif not parser.should_keep_alive():
-            request.keeps = False
-        if b"host" not in headers and not request.http10:
-            raise Refused(MALFORMED)
-        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
-            raise Refused(MALFORMED)
-        if parser.should_upgrade():
-            raise Refused(MALFORMED)
-        route = ROUTES.get(target) or ROUTES.get(path_of(target))
-        fault = self._check_own(request) if route is None else self._check_routed(request, route)
+        self._head_bytes = 0
+        fault = check_head(parser, request, self.router.config.limits) or self.router.identify(request)
         if fault is not None:
             raise Refused(fault)
         if self.exchange is None:
             self.phase = BODY
             self.since = self.router.now
-        if b"expect" in headers:
-            self._check_expect(headers[b"expect"])
-
-    def _check_old(self, request: Request) -> None:
-        """HTTP/1.0: no kept connection, no chunks; nothing older and nothing newer than 1.1."""
-        if self._parser.get_http_version() != "1.0" or b"transfer-encoding" in request.headers:
-            raise Refused(MALFORMED)
-        request.http10 = True
-        request.keeps = False
-
-    def _check_expect(self, value: bytes) -> None:
-        if value.lower() != b"100-continue":
-            raise Refused(MALFORMED)
-        if self.exchange is None:
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _check_own(self, request: Request) -> Fault | None:
-        """A request for one of the router's own pages, or for nothing that there is."""
-        path = path_of(request.target)
-        if path not in OWN and not path.startswith(_MODEL_PAGE):
-            return NOT_FOUND if request.target.startswith(b"/") else MALFORMED
-        if request.method not in (b"GET", b"HEAD"):
-            return method_fault("GET")
-        return self.router.identify(request) if path.startswith(MODELS) else None
-
-    def _check_routed(self, request: Request, route: Route) -> Fault | None:
-        """What the head of a request for an engine can be refused for; the body is not waited for then."""
-        request.route = route
-        if request.method != b"POST":
-            return method_fault("POST")
-        fault = self.router.identify(request)
-        if fault is not None:
-            return fault
-        headers, limits = request.headers, self.router.config.limits
-        if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
-            return ENCODED
-        kind = headers.get(b"content-type")
-        if route.multipart:
-            if kind is None or not kind[:20].lower().startswith(b"multipart/form-data;"):
-                return NOT_FORM
-        elif kind != b"application/json" and not is_json(kind):
-            return NOT_JSON
-        length = headers.get(b"content-length")
-        if length is not None and int(length) > (limits.form if route.multipart else limits.body):
-            return TOO_LARGE
-        return None
+            if b"expect" in headers:
+                self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
         request = self._request
         if request is None or request.route is None:
             return
         request.chunks.append(part)
-        self.received += len(part)
-        limits = self.router.config.limits
-        if self.received > (limits.form if request.route.multipart else limits.body):
-            raise Refused(TOO_LARGE)
+        if request.unsized:
+            limits = self.router.config.limits
+            if request.received > (limits.form if request.route.multipart else limits.body):
+                raise Refused(TOO_LARGE)
 
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
@@ -250,22 +188,25 @@ class Front(asyncio.Protocol):
             return
         chunks = request.chunks
         request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        request.chunks = []
+        if self.exchange is None and self._ready is None:
+            self._ready = request
+            return
         self._waiting.append(request)
+        self.transport.pause_reading()  # one request ahead is enough to hold
         if len(self._waiting) > self.router.config.limits.pipelined:
             raise Refused(CROWDED)
 
-    def _next(self) -> None:
-        request = self._waiting.popleft()
+    def _begin(self, request: Request) -> None:
         router = self.router
         self.phase = BUSY
+        self._served = True
         self.will_keep = request.keeps and not router.stopping
         if request.route is not None:
             self.exchange = exchange = Exchange(router, self, request, request.route)
             router.exchanges.add(exchange)
             exchange.start()
         else:
-            status, kind, body = router.own_page(request)
+            status, kind, body = own_page(router, request)
             self.answer(status, body, kind=kind, bare=request.method == b"HEAD")
             self.exchange_over(keep=True)
 
@@ -304,19 +245,22 @@ class Front(asyncio.Protocol):
         else:
             self.phase = IDLE if self._request is None else BODY
             self.since = self.router.now
-            self.deadline = self.since + self.router.config.deadlines.keep_alive_s
 
     def _resume(self) -> None:
         if self._waiting and self.exchange is None and not self.is_over:
-            self._next()
+            request = self._waiting.popleft()
+            if not self._waiting and self._fault is None:
+                self.transport.resume_reading()
+            self._begin(request)
 
     def _give_up(self, fault: Fault) -> None:
         """Answers with the fault, after what is under way, and closes: what else comes cannot be understood."""
-        if self.exchange is not None or self._waiting:
+        if self.exchange is not None or self._ready is not None:
             self._fault = fault
             self.transport.pause_reading()
-            if self.exchange is None:
-                self._next()
+            request, self._ready = self._ready, None
+            if request is not None:
+                self._begin(request)
             return
         self.will_keep = False
         self.router.refused(fault)
@@ -324,7 +268,18 @@ class Front(asyncio.Protocol):
         given = request.headers.get(b"x-request-id") if request is not None else None
         dialect = request.route.dialect if request is not None and request.route is not None else Dialect.OPENAI
         self.answer_fault(fault, dialect, self.router.request_id(given))
-        self.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Closes this side, and reads on for a moment: a close with bytes unread would take the answer back."""
+        self.is_over = True
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.phase = LEAVING
+        self.since = self.router.time()
+        self.transport.write_eof()
+        self.transport.resume_reading()
 
     def close(self) -> None:
         self.is_over = True
@@ -333,14 +288,18 @@ class Front(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """What a sweep does with a connection that has been in one phase for too long."""
         deadlines, phase = self.router.config.deadlines, self.phase
-        if self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
+        if phase == LEAVING:
+            if now - self.since > _LEAVE_S:
+                self.transport.abort()
+        elif self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
             self.is_over = True
             self.transport.abort()
-        elif phase == IDLE and now > self.deadline:
+        elif phase == IDLE and now - self.since > (deadlines.keep_alive_s if self._served else deadlines.head_s):
             self.close()
-        elif phase == HEAD and now > self.deadline:
+        elif phase == HEAD and now - self.since > deadlines.head_s:
             self._give_up(SLOW)
         elif phase == BODY:
-            allowed = deadlines.head_s + self.received / self.router.config.limits.body_rate
+            received = self._request.received if self._request is not None else 0
+            allowed = deadlines.head_s + received / self.router.config.limits.body_rate
             if now - self.since > allowed:
                 self._give_up(SLOW)

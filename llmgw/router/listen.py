@@ -47,7 +47,7 @@ def _inherited(number: int) -> socket.socket:
         found = socket.socket(fileno=number)
     except OSError:
         raise LlmgwError(f"fd:{number} is no socket of this process") from None
-    found.setblocking(False)
+    found.settimeout(0)
     return found
 
 
@@ -59,7 +59,7 @@ def _tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse_port:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.setblocking(False)
+        made.settimeout(0)
         made.bind(address)
         made.listen(BACKLOG)
     except OSError:
@@ -72,7 +72,7 @@ def _unix(path: Path) -> socket.socket:
     """A Unix socket; one that nobody answers any more is replaced."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
+        made.settimeout(0)
         if path.is_socket() and not _answers(path):
             path.unlink()
         made.bind(str(path))
@@ -110,7 +110,8 @@ def activated(environment: Mapping[str, str], pid: int) -> dict[str, list[socket
 
 
 def taken_over(path: Path) -> tuple[dict[str, list[socket.socket]], socket.socket] | None:
-    """The sockets of the router that listens at `path`, by role, and the connection to it; None where none is there.
+    """The sockets of the router that listens at `path`, by role, and the connection to it; None where none is
+    there.
 
     The old router goes on accepting until `release` is called with the connection.
     """
@@ -146,7 +147,10 @@ def release(link: socket.socket) -> None:
 
 
 class Handover:
-    """Offers this router's listening sockets to the next one of the same user; `gone` is called when it has them."""
+    """Offers this router's listening sockets to the next one of the same user.
+
+    `gone` is called when it has them.
+    """
 
     def __init__(self, path: Path, sockets: Sequence[tuple[str, socket.socket]], gone: Callable[[], None]) -> None:
         self._path = path
@@ -160,7 +164,10 @@ class Handover:
         self._inode = path.stat().st_ino
 
     def answer(self, link: socket.socket) -> bool:
-        """Gives the sockets to whoever has connected; whether the new router took them. To be called from a thread."""
+        """Gives the sockets to whoever has connected.
+
+        Whether the new router took them. To be called from a thread.
+        """
         with link:
             link.settimeout(_ONE_TURN_S)
             if link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8] != os.getuid().to_bytes(

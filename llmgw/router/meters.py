@@ -1,7 +1,7 @@
 """The numbers behind the keys' limits, and the decisions made on them."""
 
 from collections.abc import MutableSequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from llmgw.serving.faults import Fault
@@ -12,9 +12,9 @@ _KIND = "rate_limit_error"
 
 
 class Meters(Protocol):
-    """Where the numbers are. All of them are read and changed while `lock` is held."""
+    """Where the numbers are. With a lock, all of them are read and changed while it is held."""
 
-    lock: AbstractContextManager[object]
+    lock: AbstractContextManager[object] | None
 
     def window(self, key_id: str) -> MutableSequence[int]:
         """The key's window (llmgw.serving.limits), made when first asked for."""
@@ -32,8 +32,9 @@ class Meters(Protocol):
 class OwnMeters:
     """The numbers of a router that is one process."""
 
+    lock: AbstractContextManager[object] | None = None
+
     def __init__(self) -> None:
-        self.lock: AbstractContextManager[object] = nullcontext()
         self._windows: dict[str, list[int]] = {}
         self._under_way: dict[str, int] = {}
 
@@ -58,34 +59,48 @@ class Limits:
 
     def enter(self, caller: Caller, wanted: int, second: int) -> Ticket | Fault:
         """A ticket, to be given back when the request is over, or why there is none now. `second`: since 1970."""
-        meters, key = self.meters, caller.key_id
-        with meters.lock:
-            most = caller.max_in_flight
-            if most is not None and meters.under_way(key) >= most:
-                return Fault(
-                    429, "key_busy", f"this key has {most} requests under way, as many as it may", _KIND, 1
-                )
-            requests, tokens = caller.requests_per_minute, caller.tokens_per_minute
-            if requests is None and tokens is None:
-                meters.change(key, 1)
-                return Ticket(key, 0, 0)
+        lock = self.meters.lock
+        if lock is None:
+            return self._enter(caller, wanted, second)
+        with lock:
+            return self._enter(caller, wanted, second)
+
+    def _enter(self, caller: Caller, wanted: int, second: int) -> Ticket | Fault:
+        meters, key, most = self.meters, caller.key_id, caller.max_in_flight
+        if most is not None and meters.under_way(key) >= most:
+            return Fault(429, "key_busy", f"this key has {most} requests under way, as many as it may", _KIND, 1)
+        requests, tokens = caller.requests_per_minute, caller.tokens_per_minute
+        reserved = 0
+        if requests is not None or tokens is not None:
             cells = meters.window(key)
-            roll(cells, second)
-            if not has_room(cells, requests=requests, tokens=tokens, wanted=wanted):
+            if cells[0] != second:
+                roll(cells, second)
+            if not has_room(cells, requests, tokens, wanted):
                 return _limited(cells, caller, wanted)
             reserved = wanted if tokens is not None else 0
-            add(cells, requests=1, tokens=reserved)
+            add(cells, 1, reserved)
+        if most is not None:
             meters.change(key, 1)
-            return Ticket(key, second, reserved)
+        return Ticket(caller, second, reserved)
 
     def leave(self, ticket: Ticket, used: int, second: int) -> None:
         """The request is over and took `used` tokens."""
-        with self.meters.lock:
-            self.meters.change(ticket.key_id, -1)
-            if ticket.reserved and used != ticket.reserved:
-                cells = self.meters.window(ticket.key_id)
+        lock = self.meters.lock
+        if lock is None:
+            self._leave(ticket, used, second)
+            return
+        with lock:
+            self._leave(ticket, used, second)
+
+    def _leave(self, ticket: Ticket, used: int, second: int) -> None:
+        meters, caller = self.meters, ticket.caller
+        if caller.max_in_flight is not None:
+            meters.change(caller.key_id, -1)
+        if ticket.reserved and used != ticket.reserved:
+            cells = meters.window(caller.key_id)
+            if cells[0] != second:
                 roll(cells, second)
-                settle(cells, ticket.second, reserved=ticket.reserved, used=used)
+            settle(cells, ticket.second, reserved=ticket.reserved, used=used)
 
 
 def _limited(cells: MutableSequence[int], caller: Caller, wanted: int) -> Fault:

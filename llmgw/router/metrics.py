@@ -117,7 +117,10 @@ def _requests(shot: Snapshot) -> Iterator[Metric]:
 
 
 def _by_labels(shot: Snapshot) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Tallies by the labels that they get; of two URLs with one id the later one's, so that no series stands twice."""
+    """Tallies by the labels that they get.
+
+    Of two URLs with one id the later one's, so that no series stands twice.
+    """
     return {(model, operation, _name(shot, url)): tally for url, model, operation, tally in shot["tallies"]}
 
 

@@ -1,4 +1,7 @@
-"""How an answer's body goes from the engine to the client: as it comes, and never further than the client reads."""
+"""How an answer's body goes from the engine to the client.
+
+As it comes, and never further than the client reads.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +17,7 @@ from llmgw.serving.events import (
     told,
 )
 from llmgw.serving.failover import says_not_started
-from llmgw.serving.framing import END, Dechunker, FramingError, chunk, whole_chunks
+from llmgw.serving.framing import END, Dechunker, FramingError, chunk, is_one_chunk, whole_chunks
 
 if TYPE_CHECKING:
     from llmgw.router.exchange import Exchange
@@ -132,14 +135,16 @@ class BodyUntilClose:
 class EventStream:
     """Server-sent events. Whole chunks of whole events pass as they came; all else is cut at the ends of events.
 
-    A client can do nothing with half an event, so half of one waits for its rest: then an engine's death leaves the
-    client at the end of an event, where the error can be told. An event that only tells usage is taken out where the
-    client had not asked for it. `progress` counts events: an engine that only sends comments does not get further.
+    A client can do nothing with half an event, so half of one waits for its rest: then an engine's death leaves
+    the client at the end of an event, where the error can be told. An event that only tells usage is taken out
+    where the client had not asked for it. `progress` counts events: an engine that only sends comments does not
+    get further.
     """
 
     __slots__ = (
         "_begun",
         "_exchange",
+        "_flows",
         "_frames",
         "_held",
         "_last",
@@ -157,6 +162,7 @@ class EventStream:
         self._strip = strip
         self._plain = not exchange.frames_pass
         self._begun = False
+        self._flows = False  # whether the next read starts a chunk and an event, so that it may pass as it is
         self._held = b""  # the beginning of an event whose end is still to come
         self._last = b""  # what was passed on last, where the mark of the end is looked for
         self._write = exchange.front.write
@@ -164,14 +170,10 @@ class EventStream:
 
     def feed(self, data: bytes) -> None:
         if (
-            self._begun
+            self._flows
             and data.endswith(b"\n\n\r\n")
-            and not self._held
+            and (is_one_chunk(data) or whole_chunks(data) == 1)
             and (b'"usage"' not in data or not says_usage(data))
-            and self._frames is not None
-            and self._frames.clean
-            and whole_chunks(data) == 1
-            and not self._plain
         ):
             self.progress += data.count(b"data: {")
             self._last = data
@@ -193,8 +195,11 @@ class EventStream:
             self._pass(whole)
         if self._ended():
             self.eof()
-        elif self._exchange.opening:
+            return
+        if self._exchange.opening:
             self._exchange.write(b"")
+        frames = self._frames
+        self._flows = self._begun and not self._plain and not self._held and frames is not None and frames.clean
 
     def _payload(self, data: bytes) -> bytes:
         if self._frames is not None:

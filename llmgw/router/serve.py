@@ -41,7 +41,10 @@ Sockets = Mapping[str, Sequence[socket.socket]]
 
 
 class Service:
-    """A router process with everything around it. `leads`: it has the admin and metrics listeners and the status."""
+    """A router process with everything around it.
+
+    `leads`: it has the admin and metrics listeners and the status.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Service:
         shared: SharedCounts | None = None,
         meters: Meters | None = None,
         siblings: Mapping[int, Callable[[], Awaitable[Snapshot | None]]] | None = None,
+        gone: Callable[[], None] | None = None,
     ) -> None:
         self.config = config
         self.sockets = sockets
@@ -61,6 +65,7 @@ class Service:
         self.published = Published(self.router, config.published)
         self.look: Look = look_at(lambda: snapshot(self.router), siblings or {})
         self.stop = asyncio.Event()
+        self._gone = gone or self.stop.set
         self.ready = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -93,7 +98,7 @@ class Service:
     @asynccontextmanager
     async def _handover(self, path: Path) -> AsyncIterator[None]:
         named = [(role, sock) for role, socks in self.sockets.items() for sock in socks]
-        handover = Handover(path, named, self.stop.set)
+        handover = Handover(path, named, self._gone)
         watch = self.loop.create_task(self._answer_door(handover))
         try:
             yield
@@ -151,7 +156,7 @@ class Service:
         status = StatusFile(router, config.published, leads=self.leads) if config.published else None
         tasks = [
             self._every(_SWEEP_S, self._sweep),
-            self._every(config.poll_s, self.published.look),
+            self._every_async(config.poll_s, self.published.look_gently),
             self._every_async(_FLUSH_S, lambda: self._write_usage(writer)),
             self._every_async(config.poll_s, lambda: self._write_status(status)),
         ]
@@ -184,7 +189,7 @@ class Service:
         if not self.config.valkey:
             yield
             return
-        limits = ValkeyLimits(self.config.valkey)
+        limits = ValkeyLimits(self.config.valkey, timeout_s=self.config.valkey_timeout_s)
         await limits.beat()
         self.router.remote_limits = limits
         tasks = [self._every_async(_BEAT_S, limits.beat)]
@@ -226,7 +231,7 @@ class Service:
     # -- the end
 
     async def _drain(self) -> None:
-        """Takes no more connections, answers what is under way and what still comes on open ones, then ends them."""
+        """Takes no more connections, answers what is under way and what comes on open ones, then ends them."""
         router, limit = self.router, self.config.deadlines.drain_s
         router.stopping = True
         log.info("router_draining", extra={"under_way": len(router.exchanges), "limit_s": limit})

@@ -1,9 +1,9 @@
 """Numbers that several router processes share: requests under way, and the windows of the keys' limits.
 
-One piece of anonymous memory, which the supervisor makes and every worker maps. A label (an endpoint's URL, a key's id)
-gets a slot by its digest. Of requests under way each process writes a number of its own and reads the others', so no
-lock is needed and a process that dies takes its count with it. A key's window is one for all; it is read and changed
-under flock(2), which the kernel gives back when the holder dies.
+One piece of anonymous memory, which the supervisor makes and every worker maps. A label (an endpoint's URL, a
+key's id) gets a slot by its digest. Of requests under way each process writes a number of its own and reads the
+others', so no lock is needed and a process that dies takes its count with it. A key's window is one for all; it
+is read and changed under flock(2), which the kernel gives back when the holder dies.
 """
 
 import fcntl
@@ -101,7 +101,7 @@ class SharedMemory:
         self._workers = workers
         numbers = memoryview(mmap.mmap(number, size_for(workers))).cast("q")
         lock = _FileLock(f"/proc/self/fd/{number}")
-        self.lock: AbstractContextManager[object] = lock
+        self.lock: AbstractContextManager[object] | None = lock
         width = _LABEL + workers
         self._endpoints = _Slots(numbers, 0, ENDPOINT_SLOTS, width, lock)
         self._keys = _Slots(numbers, ENDPOINT_SLOTS * width, KEY_SLOTS, width + CELLS, lock)

@@ -1,5 +1,6 @@
 """What one router process has counted and sees, as plain values; and several processes' of it put together."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ def snapshot(router: Router) -> Snapshot:
         "stopping": router.stopping,
         "connections": len(router.fronts),
         "under_way": len(router.exchanges),
+        "tasks": len(asyncio.all_tasks()),
         "queued": {name: len(queue) for name, queue in router.queues.items()},
         "endpoints": {backend.url: _endpoint(backend, now) for backend in router.backends.by_url.values()},
         "tallies": [[*name, _tally(tally)] for name, tally in tallies.by_endpoint.items()],
@@ -66,7 +68,7 @@ def together(parts: Iterable[Snapshot]) -> Snapshot:
     whole["loaded_at"] = max(part["loaded_at"] for part in parts)
     whole["problem"] = next((part["problem"] for part in parts if part["problem"]), "")
     whole["stopping"] = any(part["stopping"] for part in parts)
-    for name in ("connections", "under_way"):
+    for name in ("connections", "under_way", "tasks"):
         whole[name] = sum(part[name] for part in parts)
     for name in ("queued", "refused", "retries", "ejections", "reloads"):
         whole[name] = _added(part[name] for part in parts)

@@ -17,6 +17,10 @@ _BYTES_ACKED = struct.Struct("=120xQ")  # struct tcp_info of linux/tcp.h: tcpi_b
 _USER_TIMEOUT_MS = 30_000
 
 
+def _ignore(_: bytes) -> None:
+    """Takes bytes of a connection that was given up. A plain function, so that the connection holds no cycle."""
+
+
 class Upstream(asyncio.Protocol):
     """One connection, one exchange at a time. `take` is what gets the next bytes."""
 
@@ -104,7 +108,10 @@ class Upstream(asyncio.Protocol):
             exchange.misanswered()
 
     def release(self, keep_s: float, now: float) -> None:
-        """The exchange is over. The connection is kept for `keep_s` seconds, or closed where that is not above 0."""
+        """The exchange is over.
+
+        The connection is kept for `keep_s` seconds, or closed where that is not above 0.
+        """
         self.exchange = None
         self.take = self._unasked
         if keep_s <= 0 or not self.is_open or self.backend.left_at:
@@ -117,13 +124,10 @@ class Upstream(asyncio.Protocol):
     def drop(self) -> "Exchange | None":
         """Closes at once, which is how an engine learns that nobody waits any more; gives the exchange it had."""
         exchange, self.exchange = self.exchange, None
-        self.take = self._ignored
+        self.take = _ignore
         self.is_open = False
         self.transport.abort()
         return exchange
-
-    def _ignored(self, _: bytes) -> None:
-        """Bytes after the connection was given up."""
 
     def eof_received(self) -> bool:
         self._lost(untaken=self._is_untaken())
@@ -146,7 +150,7 @@ class Upstream(asyncio.Protocol):
     def _lost(self, *, untaken: bool) -> None:
         """The engine is gone."""
         self.is_open = False
-        self.take = self._ignored
+        self.take = _ignore
         if self in self.backend.idle:
             self.backend.idle.remove(self)
         exchange, self.exchange = self.exchange, None

@@ -1,7 +1,8 @@
 """The keys' limits in Valkey or Redis, so that several router hosts share them.
 
-Each decision is one script on the server, by the server's clock, so that two routers never spend the same allowance.
-While the server does not answer, each router decides by its own numbers: the limits then hold for each router alone.
+Each decision is one script on the server, by the server's clock, so that two routers never spend the same
+allowance. While the server does not answer, each router decides by its own numbers: the limits then hold for
+each router alone.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ from llmgw.serving.keys import Caller
 from llmgw.serving.limits import Ticket
 
 log = logging.getLogger("llmgw.router")
-_TIMEOUT_S = 0.2
 _ALIVE_S = 15
 _RETRY_S = 1.0
 
@@ -87,18 +87,19 @@ def _keys(key_id: str) -> list[str]:
 class ValkeyLimits:
     """Limits that all routers with one server share. `enter` gives None where the server did not answer."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, timeout_s: float) -> None:
         try:
             from redis.asyncio import Redis
         except ImportError:
             raise LlmgwError(
                 "limits in Valkey need the package redis", hint="pip install 'llmgw[valkey]'"
             ) from None
-        self._server: Redis = Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+        self._server: Any = Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
         self._enter = self._server.register_script(_ENTER)
         self._leave = self._server.register_script(_LEAVE)
         self._router = secrets.token_hex(8)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._timeout_s = timeout_s
         self._down_until = 0.0
         self.failures = 0
 
@@ -115,20 +116,20 @@ class ValkeyLimits:
         why, number = int(answer[0]), int(answer[1])
         if why:
             return _fault(why, caller, number)
-        return Ticket(caller.key_id, number, wanted if caller.tokens_per_minute is not None else 0)
+        return Ticket(caller, number, wanted if caller.tokens_per_minute is not None else 0)
 
     def leave(self, ticket: Ticket, used: int) -> None:
         """Gives a ticket back; nobody waits for that."""
         change = used - ticket.reserved if ticket.reserved else 0
         self._later(
-            self._asked(self._leave(keys=_keys(ticket.key_id), args=[self._router, ticket.second, change]))
+            self._asked(self._leave(keys=_keys(ticket.caller.key_id), args=[self._router, ticket.second, change]))
         )
 
     async def _asked(self, question: Any) -> Any:
         from redis.exceptions import RedisError
 
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 return await question
         except (RedisError, OSError, TimeoutError) as error:
             self.failures += 1

@@ -41,8 +41,11 @@ class Ask(msgspec.Struct, gc=False):
     @property
     def most_tokens(self) -> int | None:
         """The longest answer that the request allows, over all choices; None where it says nothing."""
-        most = _whole(self.max_completion_tokens) or _whole(self.max_output_tokens) or _whole(self.max_tokens)
-        return most * (_whole(self.n) or 1) if most else None
+        most = self.max_completion_tokens or self.max_output_tokens or self.max_tokens
+        if type(most) is not int or not 0 < most < 1 << 40:
+            return None
+        choices = self.n
+        return most if choices == 1 or type(choices) is not int or not 0 < choices < 1 << 20 else most * choices
 
     @property
     def session(self) -> str:
@@ -51,10 +54,6 @@ class Ask(msgspec.Struct, gc=False):
             if type(value) is str and value:
                 return value
         return ""
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int and 0 < value < 1 << 40 else 0
 
 
 class _Loose(msgspec.Struct, gc=False):
@@ -96,8 +95,15 @@ def _why_unread(body: bytes) -> Fault:
     return NO_MODEL
 
 
-def repeated_model(body: bytes) -> bool:
-    """Whether `model` may stand twice at the top, where engines and routers could read different ones."""
+def repeated_model(body: bytes, model: str) -> bool:
+    """Whether `model` may stand more than once at the top, so that some parser could read another one than ours
+    did.
+
+    Ours takes the last. Where it is what stands first as well, no parser that takes the first or the last differs.
+    """
+    match = _FIRST_KEY.match(body)
+    if match is not None and match[1] == b'"%b"' % model.encode():
+        return False
     if body.count(b'"model"') < 2 and b"\\u00" not in body:
         return False
     names: list[str] = []
@@ -120,22 +126,39 @@ def _pairs(body: bytes, names: list[str]) -> None:
 
 
 def prompt_key(body: bytes) -> bytes:
-    """The first bytes of the prompt, system text first: what prefix affinity hashes."""
-    found = _prompt(body)
+    """The first bytes of the prompt, system text first: what prefix affinity hashes. Empty where there is none."""
+    try:
+        found = _prompt(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b""
     joined = b""
     for part in (found.system, found.messages, found.input, found.prompt):
         joined += bytes(part)[: PREFIX_BYTES - len(joined)]
     return joined
 
 
+def for_engine(body: bytes, *, model: str, usage: bool) -> bytes | Fault:
+    """The body as the engine has to get it.
+
+    By the model's own name, `model` (empty: it stands so already), and asking for a stream's usage. A fault where
+    the body is no JSON after all: what is skipped when it is read first is looked at only here.
+    """
+    try:
+        if model:
+            body = with_model(body, model)
+        return with_usage(body) if usage else body
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BAD_JSON
+
+
 def with_model(body: bytes, model: str) -> bytes:
     """The body with another model name, all else byte for byte the same.
 
-    Where `model` is the first key and stands nowhere else, its value is cut out and replaced. Otherwise the top level
-    is written again: its order and all values stay as they came, blanks between them do not.
+    Where `model` is the first key and stands nowhere else, its value is cut out and replaced. Otherwise the top
+    level is written again: its order and all values stay as they came, blanks between them do not.
     """
     match = _FIRST_KEY.match(body)
-    if match and not repeated_model(body):
+    if match and body.count(b'"model"') == 1 and b"\\u00" not in body:
         return body[: match.start(1)] + _encode(model) + body[match.end(1) :]
     members = _members(body)
     members["model"] = msgspec.Raw(_encode(model))

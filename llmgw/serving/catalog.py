@@ -25,7 +25,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one name means: the name that the engines know, and the endpoints that take new requests, file order."""
+    """What one name means.
+
+    The name that the engines know, and the endpoints that take new requests, file order.
+    """
 
     model: str
     profile: str
@@ -70,9 +73,13 @@ def catalog_of(file: EndpointsFile, static: Iterable[Service] = ()) -> Catalog:
     services = {service.url: service for service in static}
     services.update({endpoint.url: service_of(endpoint) for endpoint in file.endpoints})
     models = (*file.models, *_unlisted(file.models, services.values()))
+    by_model: dict[str, list[Service]] = {}
+    for service in services.values():
+        for name in service.models:
+            by_model.setdefault(name, []).append(service)
     targets: dict[str, Target] = {}
     for model in models:
-        targets.update(_targets(model, services.values()))
+        targets.update(_targets(model, by_model.get(model.name, [])))
     return Catalog(file.generation, services, targets, models)
 
 
@@ -87,8 +94,8 @@ def _unlisted(models: Iterable[ServedModel], services: Iterable[Service]) -> lis
     return list(found.values())
 
 
-def _targets(model: ServedModel, services: Iterable[Service]) -> dict[str, Target]:
-    here = [service for service in services if model.name in service.models]
+def _targets(model: ServedModel, here: list[Service]) -> dict[str, Target]:
+    """Every name that means this model's endpoints, `here`, or some of them."""
     profiles = {model.default_profile: (), **{service.profile: () for service in here}}
     by_profile = {
         profile: Target(

@@ -82,9 +82,9 @@ def power_of_two(candidates: Sequence[C], first: float, second: float) -> C | No
 def by_affinity(candidates: Sequence[C], key: int, bound: float) -> C | None:
     """The key's own endpoint by rendezvous hashing, or the next of its order that is not too loaded.
 
-    None has more than `bound` times its part of all requests under way. A change of one endpoint among n moves about
-    1/n of the keys. Sources: Thaler and Ravishankar, 1998 (weighted form: Schindelhauer and Schomaker, 2005);
-    Mirrokni, Thorup and Zadimoghaddam, Consistent Hashing with Bounded Loads, 2016.
+    None has more than `bound` times its part of all requests under way. A change of one endpoint among n moves
+    about 1/n of the keys. Sources: Thaler and Ravishankar, 1998 (weighted form: Schindelhauer and Schomaker,
+    2005); Mirrokni, Thorup and Zadimoghaddam, Consistent Hashing with Bounded Loads, 2016.
     """
     total = sum(candidate.in_flight + candidate.elsewhere for candidate in candidates) + 1
     shares = sum(candidate.share for candidate in candidates)

@@ -1,4 +1,7 @@
-"""Server-sent events as engines stream them: where they end, what they say of usage, whether the answer is complete."""
+"""Server-sent events as engines stream them.
+
+Where they end, what they say of usage, whether the answer is complete.
+"""
 
 from typing import Any
 
@@ -50,7 +53,12 @@ _counts = msgspec.json.Decoder(_Counts).decode
 _USAGE = b'"usage"'
 _ENDS = {
     Dialect.OPENAI: (b"data: [DONE]", b"data:[DONE]"),
-    Dialect.RESPONSES: (b"event: response.completed", b"event: response.incomplete", b"event: response.failed", b"data: [DONE]"),
+    Dialect.RESPONSES: (
+        b"event: response.completed",
+        b"event: response.incomplete",
+        b"event: response.failed",
+        b"data: [DONE]",
+    ),
     Dialect.ANTHROPIC: (b"event: message_stop", b"event: error"),
 }  # fmt: skip
 
@@ -88,6 +96,13 @@ def usage_of(value: _Counts | None) -> Usage | None:
     """The counts; None where there are none. What is no whole number counts as 0."""
     if value is None:
         return None
+    prompt, completion = value.prompt_tokens, value.completion_tokens
+    if type(prompt) is int and type(completion) is int and value.prompt_tokens_details is None:
+        return Usage(prompt, completion) if prompt >= 0 <= completion else None
+    return _usage_of_any(value)
+
+
+def _usage_of_any(value: _Counts) -> Usage | None:
     prompt = value.prompt_tokens if value.prompt_tokens is not None else value.input_tokens
     completion = value.completion_tokens if value.completion_tokens is not None else value.output_tokens
     if type(prompt) is not int and type(completion) is not int:

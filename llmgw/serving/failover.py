@@ -23,8 +23,8 @@ _LOADING = re.compile(rb'"message"\s*:\s*"Loading model"')
 class RetryBudget:
     """How many declined requests may be sent on: a part of the requests seen, so that overload is not doubled.
 
-    Both counts halve when `requests` reaches 1,000, so that the past fades. Source of the rule: Envoy's retry budgets
-    (budget_percent 20, min_retry_concurrency 3).
+    Both counts halve when `requests` reaches 1,000, so that the past fades. Source of the rule: Envoy's retry
+    budgets (budget_percent 20, min_retry_concurrency 3).
     """
 
     part: float = 0.2
@@ -47,7 +47,10 @@ class RetryBudget:
 
 
 def may_try_again(trouble: Trouble, attempts: int, budget: RetryBudget) -> bool:
-    """Whether another attempt may be made after `attempts` of them. A declined one also needs the budget's leave."""
+    """Whether another attempt may be made after `attempts` of them.
+
+    A declined one also needs the budget's leave.
+    """
     if attempts >= MOST_ATTEMPTS or trouble is Trouble.LOST:
         return False
     return trouble is not Trouble.DECLINED or budget.take()

@@ -1,4 +1,4 @@
-"""What the router itself has to say when a request cannot be served, in the shape that the client's library knows."""
+"""What the router itself says when a request cannot be served, in the shape that clients' libraries know."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from llmgw.serving.routes import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a request was not served. `kind` is OpenAI's error type, `code` is ours and never changes its meaning."""
+    """Why a request was not served.
+
+    `kind` is OpenAI's error type, `code` is ours and never changes its meaning.
+    """
 
     status: int
     code: str

@@ -3,25 +3,39 @@
 import re
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:[ \t]*;[^\r\n]*)?\r\n")
+_size_line = _SIZE.match
+_HEX = b"0123456789abcdefABCDEF"
 _LONGEST_LINE = 4096
 END = b"0\r\n\r\n"
 
 
 def whole_chunks(data: bytes) -> int:
-    """1 where the bytes are whole chunks and more follow; 2 where the end of the body is their end; 0 otherwise."""
-    size_line = _SIZE.match
-    at, length = 0, len(data)
+    """1 where the bytes are whole chunks and more follow.
+
+    2 where the end of the body is their end; 0 otherwise.
+    """
+    length = len(data)
+    at = 0
     while at < length:
-        line = size_line(data, at)
+        line = _size_line(data, at)
         if line is None:
             return 0
         size = int(line[1], 16)
         if size == 0:
             return 2 if data[line.end() :] == b"\r\n" else 0
         at = line.end() + size + 2
-        if data[at - 2 : at] != b"\r\n":
+        if not data.startswith(b"\r\n", at - 2):
             return 0
     return 1 if at == length and at else 0
+
+
+def is_one_chunk(data: bytes) -> bool:
+    """Whether the bytes are exactly one chunk, and not the last: nearly every token. No with chunk extensions."""
+    end = data.find(b"\r\n", 1, 12)
+    size = data[:end]
+    if end < 0 or size.strip(_HEX):
+        return False
+    return end + 4 < len(data) == int(size, 16) + end + 4 and data.endswith(b"\r\n")
 
 
 def chunk(payload: bytes) -> bytes:
@@ -34,7 +48,10 @@ class FramingError(ValueError):
 
 
 class Dechunker:
-    """Takes a chunked body apart, cut anywhere. `done` after the last chunk and its trailers; `clean` between chunks."""
+    """Takes a chunked body apart, cut anywhere.
+
+    `done` after the last chunk and its trailers; `clean` between chunks.
+    """
 
     __slots__ = ("_left", "_line", "_trailer", "done")
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 
 FORWARDED = (
-    b"accept",
     b"traceparent",
     b"tracestate",
     b"anthropic-version",
@@ -23,6 +22,8 @@ READ = frozenset(
         b"content-length",
         b"transfer-encoding",
         b"expect",
+        b"connection",
+        b"upgrade",
         b"x-request-id",
         b"x-session-id",
     )
@@ -33,10 +34,15 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[!-~]*)?")
 
 
-def forwarded(headers: Mapping[bytes, bytes], extra: tuple[bytes, ...] = ()) -> bytes:
+_FORWARDED = frozenset(FORWARDED)
+
+
+def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     """Header lines for the engine, from the client's. A trace context that is not well-formed goes nowhere."""
+    if _FORWARDED.isdisjoint(headers):
+        return b""
     lines = b""
-    for name in FORWARDED + extra if extra else FORWARDED:
+    for name in FORWARDED:
         value = headers.get(name)
         if value is not None and (name not in _TRACED or traced(headers)):
             lines += name + b": " + value + b"\r\n"
@@ -57,7 +63,10 @@ def usable_request_id(value: bytes | None) -> bool:
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key that the request shows: Authorization: Bearer, or Anthropic's x-api-key. None where there is none."""
+    """The key that the request shows.
+
+    Authorization: Bearer, or Anthropic's x-api-key. None where there is none.
+    """
     value = headers.get(b"authorization")
     if value is None:
         return headers.get(b"x-api-key")

@@ -46,9 +46,12 @@ def digest_of(key: str | bytes) -> str:
     return hashlib.sha256(key.encode() if isinstance(key, str) else key).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Caller:
-    """Whose request it is. The tenant comes from the key and from nothing that a client can write."""
+    """Whose request it is. The tenant comes from the key and from nothing that a client can write.
+
+    Compared by identity: callers are made once for each key, and are looked up for every request.
+    """
 
     key_id: str
     tenant: str
@@ -57,10 +60,7 @@ class Caller:
     max_in_flight: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        return bool(self.max_in_flight or self.requests_per_minute or self.tokens_per_minute)
+    is_limited: bool = False
 
 
 NOBODY = Caller("", ANONYMOUS)
@@ -75,6 +75,7 @@ def caller_of(key: ClientKey) -> Caller:
         max_in_flight=key.max_in_flight,
         requests_per_minute=key.requests_per_minute,
         tokens_per_minute=key.tokens_per_minute,
+        is_limited=bool(key.max_in_flight or key.requests_per_minute or key.tokens_per_minute),
     )
 
 
@@ -86,7 +87,10 @@ class KeyTable:
     by_digest: Mapping[bytes, tuple[bytes, Caller]]
 
     def check(self, shown: bytes | None, now: float) -> Caller | Fault:
-        """Whose key was shown. `now`: seconds since 1970. An expired key and an unknown one get the same answer."""
+        """Whose key was shown.
+
+        `now`: seconds since 1970. An expired key and an unknown one get the same answer.
+        """
         if shown is None:
             return NO_KEY if self.required else NOBODY
         if not self.required and not self.by_digest:

@@ -1,16 +1,22 @@
 """How much one key may take: requests and tokens in any sixty seconds, and requests at a time.
 
 Tokens are reserved before a request starts and settled when it is over, so that parallel requests cannot spend the
-same allowance twice. All of it works on plain sequences of whole numbers, so that the numbers can lie in a list, or
-in memory that several processes share.
+same allowance twice. All of it works on plain sequences of whole numbers, so that the numbers can lie in a list,
+or in memory that several processes share.
 """
 
 from collections.abc import MutableSequence
-from dataclasses import dataclass
+
+import msgspec
+
+from llmgw.serving.keys import Caller
 
 WINDOW_S = 60
 CELLS = 3 + 2 * WINDOW_S
-"""Numbers that one window takes: the second last seen, requests and tokens of the window, then both for each second."""
+"""Numbers that one window takes.
+
+The second last seen, requests and tokens of the window, then both for each second.
+"""
 UNSAID_TOKENS = 1024
 """What is reserved for the answer of a request that sets no longest answer."""
 
@@ -32,7 +38,7 @@ def roll(cells: MutableSequence[int], second: int) -> None:
     cells[0] = second
 
 
-def add(cells: MutableSequence[int], *, requests: int, tokens: int) -> None:
+def add(cells: MutableSequence[int], requests: int, tokens: int) -> None:
     """Counts in the second that the window stands at."""
     at = 3 + 2 * (cells[0] % WINDOW_S)
     cells[at] += requests
@@ -51,10 +57,10 @@ def settle(cells: MutableSequence[int], second: int, *, reserved: int, used: int
         cells[3 + 2 * (second % WINDOW_S) + 1] += change
         cells[2] += change
     elif change > 0:
-        add(cells, requests=0, tokens=change)
+        add(cells, 0, change)
 
 
-def has_room(cells: MutableSequence[int], *, requests: int | None, tokens: int | None, wanted: int) -> bool:
+def has_room(cells: MutableSequence[int], requests: int | None, tokens: int | None, wanted: int) -> bool:
     """Whether one more request that may take `wanted` tokens fits under both limits (None: no limit).
 
     A request that is larger than the whole limit fits where the window holds no tokens at all.
@@ -77,11 +83,10 @@ def wait_for_room(cells: MutableSequence[int], *, requests: int | None, tokens: 
     return WINDOW_S
 
 
-@dataclass(slots=True)
-class Ticket:
-    """What an admitted request holds, to be given back: the key, the second and the tokens reserved in it."""
+class Ticket(msgspec.Struct, gc=False):
+    """What an admitted request holds, to be given back: whose it is, the second and the tokens reserved in it."""
 
-    key_id: str
+    caller: Caller
     second: int
     reserved: int
 

@@ -31,7 +31,10 @@ def boundary_of(content_type: bytes) -> bytes | None:
 
 
 def form_model(content_type: bytes, body: bytes) -> FormModel | Fault:
-    """The field `model`, wherever it stands among the parts; a fault where it is missing, twice, or no short text."""
+    """The field `model`, wherever it stands among the parts.
+
+    A fault where it is missing, twice, or no short text.
+    """
     boundary = boundary_of(content_type)
     if boundary is None:
         return NOT_FORM

@@ -17,7 +17,10 @@ class Reload:
 
 
 def decide_reload(text: bytes, source: str, current: int) -> Reload:
-    """`current` is the loaded generation, -1 where there is none. An older one is refused, the same one is taken."""
+    """`current` is the loaded generation, -1 where there is none.
+
+    An older one is refused, the same one is taken.
+    """
     if len(text) > LARGEST:
         return Reload(None, f"{source}: {len(text)} bytes; more than {LARGEST} are not read")
     try:

@@ -60,10 +60,17 @@ def read_reply(head: bytes) -> ReplyHead:
     del lines[0]
     passed = b""
     for line in lines:
-        kind, also, value = _meaning(line)
+        meaning = _meaning(line)
+        if meaning is None:
+            continue
+        kind, also, value = meaning
         if also:
             passed += also
-        if kind:
+        if kind == _LENGTH:
+            if reply.length is not None or not value.isdigit() or len(value) > 18:
+                raise ReplyError("a length that is no number, or two of them")
+            reply.length = int(value)
+        elif kind:
             _NOTES[kind](reply, value)
     if reply.chunked and reply.length is not None:
         raise ReplyError("both a length and chunks")
@@ -79,8 +86,8 @@ def _read_status(line: bytes) -> ReplyHead:
 
 
 @lru_cache(1024)
-def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
-    """What a header line is about, the line where a client gets it, and its value.
+def _meaning(line: bytes) -> tuple[int, bytes, bytes] | None:
+    """What a header line is about, the line where a client gets it, and its value; None where it does not matter.
 
     Remembered, since engines send the same lines again and again.
     """
@@ -88,13 +95,10 @@ def _meaning(line: bytes) -> tuple[int, bytes, bytes]:
     if field is None:
         raise ReplyError("a line that is no header")
     name = field[1].lower()
-    return _KINDS.get(name, _NOTHING), line + b"\r\n" if name in _PASSED else b"", field[2].strip(b" \t")
-
-
-def _length(reply: ReplyHead, value: bytes) -> None:
-    if reply.length is not None or not value.isdigit() or len(value) > 18:
-        raise ReplyError("a length that is no number, or two of them")
-    reply.length = int(value)
+    kind, passed = _KINDS.get(name, _NOTHING), name in _PASSED
+    if kind == _NOTHING and not passed:
+        return None
+    return kind, line + b"\r\n" if passed else b"", field[2].strip(b" \t")
 
 
 def _coding(reply: ReplyHead, value: bytes) -> None:
@@ -121,7 +125,6 @@ def _encoding(reply: ReplyHead, value: bytes) -> None:
 
 
 _NOTES = {
-    _LENGTH: _length,
     _CODING: _coding,
     _CONNECTION: _connection,
     _KEPT: _kept,

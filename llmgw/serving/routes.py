@@ -13,9 +13,11 @@ class Dialect(StrEnum):
     ANTHROPIC = "anthropic"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """One path that is passed to engines. `operation` names it in metrics, logs and the usage ledger.
+
+    Compared by identity, since there is one of each.
 
     `usage_option`: the engine tells a stream's usage only where stream_options.include_usage asks for it.
     """

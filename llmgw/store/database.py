@@ -50,7 +50,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             subject TEXT NOT NULL,
             message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
         """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
-            listing TEXT NOT NULL) STRICT""",
+            fingerprint TEXT NOT NULL, listing TEXT NOT NULL) STRICT""",
     ),
 )
 

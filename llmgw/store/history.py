@@ -46,15 +46,24 @@ def events(state: State, *, limit: int, subject: str = "", since: datetime | Non
     return [Event(*row) for row in reversed(rows)]
 
 
-def save_listing(state: State, listing: Mapping[str, Any], *, now: datetime) -> None:
-    """Remember the inventory for commands that must not wait for ansible-inventory; without its secrets."""
+@dataclass(frozen=True, slots=True)
+class KeptListing:
+    """The inventory as it was last read, and what it was read from."""
+
+    at: str
+    fingerprint: str
+    listing: dict[str, Any]
+
+
+def save_listing(state: State, listing: Mapping[str, Any], fingerprint: str, *, now: datetime) -> None:
+    """Remember the inventory, without its secrets, for commands that need not or must not read it again."""
     with state.change() as database:
         database.conn.execute(
-            "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?)", (moment(now), json.dumps(listing))
+            "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?, ?)", (moment(now), fingerprint, json.dumps(listing))
         )
 
 
-def last_listing(state: State) -> tuple[str, dict[str, Any]] | None:
-    """The inventory that was last read, and when."""
-    row = state.one("SELECT at, listing FROM inventory")
-    return (row[0], json.loads(row[1])) if row else None
+def last_listing(state: State) -> KeptListing | None:
+    """The inventory that was last read."""
+    row = state.one("SELECT at, fingerprint, listing FROM inventory")
+    return KeptListing(row[0], row[1], json.loads(row[2])) if row else None

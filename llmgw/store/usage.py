@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmgw.base import LlmgwError
+from llmgw.store.filesystem import network_filesystem
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -33,8 +34,8 @@ _VERSION = 1
 class UsageRow:
     """Requests and tokens of one key, model, profile and operation in one minute (of those since 1970).
 
-    `failed` are requests that did not end well. `estimated` are those of the tokens that no engine told: of streams
-    that were cut off, at one token an event and four bytes of prompt a token.
+    `failed` are requests that did not end well. `estimated` are those of the tokens that no engine told: of
+    streams that were cut off, at one token an event and four bytes of prompt a token.
     """
 
     minute: int
@@ -62,6 +63,11 @@ class UsageLedger:
 
     def prepare(self) -> None:
         """Makes the file, mode 0600; LlmgwError where that cannot be, or a newer llmgw wrote it."""
+        kind = network_filesystem(self._path)
+        if kind:
+            raise LlmgwError(
+                f"{self._path}: is on a network file system ({kind})", hint="give --usage a local file"
+            )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -47,9 +47,9 @@ def packed(file):
 
 def tool(argv, asked):
     """Exit status (124: too slow, 127: not there), packed stdout, stderr, seconds."""
-    if asked["sudo"] and os.geteuid() != 0:
-        argv = ["sudo", "-n"] + argv
     argv = [where("timeout"), "--kill-after=5", str(asked["timeout_s"])] + argv
+    if asked["sudo"] and os.geteuid() != 0:  # sudo outside: only root may signal what runs as root
+        argv = ["sudo", "-n"] + argv
     began = time.time()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as here:
         try:

@@ -105,7 +105,7 @@ class FakeEngine:
         seen = Seen(method, path, headers, body, number)
         self.seen.append(seen)
         watch = asyncio.ensure_future(wire.reader.read(1))
-        watch.add_done_callback(lambda done: None if done.cancelled() else seen.gone.set())
+        watch.add_done_callback(lambda done: None if done.cancelled() else (done.exception(), seen.gone.set()))
         behaving = asyncio.ensure_future(self.behave(wire, seen))
         await asyncio.wait({watch, behaving}, return_when=asyncio.FIRST_COMPLETED)
         if not behaving.done():

@@ -158,7 +158,7 @@ async def read_answer(reader: asyncio.StreamReader, *, bare: bool = False) -> An
     return answer
 
 
-async def until(true: Any, limit_s: float = 5.0) -> float:
+async def until(true: Any, limit_s: float = 20.0) -> float:
     """Waits until the condition holds; the seconds that took. AssertionError where it does not."""
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -17,11 +17,13 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Self
 
+from llmgw.engines import ENGINES
 from llmgw.fabric import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.observed import Facts, Gpu, GpuProcess, InstalledEngine, NodeFacts, Orphan, Run, Weights
 from llmgw.plan import Body, Cordon, Op, Options, Plan, Published, Standing, make_plan
 from llmgw.plan.copies import url
 from llmgw.plan.spec import Spec, spec_of
+from llmgw.plan.think import Question, Thought, think
 from llmgw.site import (
     Catalogue,
     Engine,
@@ -223,7 +225,11 @@ class World:
             shape = known.profiles[profile or known.default].shapes[0] if known else None
             number = shape.gpus if shape else 1
         taken = [self._lowest(node, number) if number is not None else tuple(gpus) for node in nodes]  # type: ignore[arg-type]
-        ports = [(self._port(node) if port is None else port + 0, 1) for node in nodes]
+        here = known.profiles[profile or known.default] if known else None
+        needed = [ENGINES[here.engine].ports_needed(rank, len(nodes)) if here else 1 for rank in range(len(nodes))]
+        ports = [
+            (self._port(node, row) if port is None else port, row) for node, row in zip(nodes, needed, strict=True)
+        ]
         number_of_run = len(self.runs) + 1
         self.runs.append(
             FakeRun(replica, list(nodes), taken, ports, spec or "sha256:" + "0" * 64, plan,
@@ -248,12 +254,12 @@ class World:
         assert len(free) >= number, f"{node} has no {number} free GPUs"
         return tuple(free[:number])
 
-    def _port(self, node: str) -> int:
-        used = {
-            port for run in self.runs for name, (port, _) in zip(run.nodes, run.ports, strict=True) if name == node
-        }
-        used |= set(self.nodes[node].listen)
-        return next(port for port in range(8000, 8100) if port not in used)
+    def _port(self, node: str, row: int) -> int:
+        used = set(self.nodes[node].listen)
+        for run in self.runs:
+            for name, (port, ports) in zip(run.nodes, run.ports, strict=True):
+                used |= set(range(port, port + ports)) if name == node else set()
+        return next(port for port in range(8000, 8100) if not used & set(range(port, port + row)))
 
     # What the product is given
 
@@ -419,6 +425,10 @@ class World:
         return make_plan(
             self.site(), self.paths(), self.facts(), self.standing(), options=Options(**options), now=NOW
         )
+
+    def thought(self, **options: Any) -> Thought:
+        """What the plan of this world is thought out from, for explanations."""
+        return think(Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW))
 
     # What follows
 

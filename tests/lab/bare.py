@@ -24,7 +24,16 @@ START = "bare: start\n"
 HERE = Path(__file__).resolve().parent
 # A host without these would be no Debian; everything else that the project names is purged.
 STAYS = {"systemd", "dbus", "libpam-systemd", "procps", "python3"}
-MORE = ("nftables", "chromium-common", "chromium-driver", "libumad2sim0", "python3.11-venv")
+MORE = (
+    "nftables",
+    "chromium-common",
+    "chromium-driver",
+    "libumad2sim0",
+    "python3-venv",
+    "python3.11-venv",
+    "python3-pip",
+    "python3-pip-whl",
+)
 
 
 def purged(extra: Sequence[str] = ()) -> list[str]:

@@ -28,6 +28,7 @@ rmdir /run/old
 find /root /home /opt /srv /mnt -mindepth 1 -maxdepth 1 -exec rm -rf {} + 2>/dev/null || true
 export DEBIAN_FRONTEND=noninteractive
 # shellcheck disable=SC2086
+[ ! -e /usr/bin/mandb ] || ln -sf /bin/true /usr/bin/mandb
 [ -z "$packages" ] || apt-get -qq purge -y --allow-remove-essential $packages </dev/null >/dev/null 2>&1
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /var/cache/apt/*.bin
 if [ "$user" != root ]; then

@@ -1,8 +1,9 @@
 """A door from the machine into a lab: a port of the machine's own loopback whose connections are made inside.
 
-    python -m tests.lab.doorway SWITCH_PID LISTEN_PORT HOST PORT
+    python -m tests.lab.doorway LAB_PID NETWORK_PID LISTEN_PORT HOST PORT
 
-Listens on 127.0.0.1 where it was started, then moves onto the lab's network and connects from there. Prints
+Listens on 127.0.0.1 where it was started, then moves onto the network of a process (the lab's first, or a host's) and
+connects from there. Prints
 "open", and ends with the lab.
 """
 
@@ -53,11 +54,11 @@ async def serve(listener: socket.socket, host: str, port: int, *, until: int) ->
     server.close()
 
 
-def main(switch_pid: str, listen_port: str, host: str, port: str) -> int:
+def main(lab_pid: str, network_pid: str, listen_port: str, host: str, port: str) -> int:
     """Hold the door."""
-    lab = os.pidfd_open(int(switch_pid))
+    lab = os.pidfd_open(int(lab_pid))
     listener = socket.create_server((LISTEN, int(listen_port)))
-    join_network(f"/proc/{switch_pid}/ns/net")
+    join_network(f"/proc/{network_pid}/ns/net")
     asyncio.run(serve(listener, host, int(port), until=lab))
     return 0
 
@@ -75,11 +76,15 @@ class Door:
         self.process.communicate()
 
 
-def open_door(spaces: Spaces, listen_port: int, target: tuple[str, int]) -> Door:
-    """A door that is open when this returns; LabError where the port is taken."""
+def open_door(spaces: Spaces, listen_port: int, target: tuple[str, int], *, via: int = 0) -> Door:
+    """A door that is open when this returns; LabError where the port is taken.
+
+    With `via`, a host's init_pid, the target is as that host sees it: its own loopback, for instance.
+    """
     host, port = target
+    pids = [str(spaces.switch_pid), str(via or spaces.switch_pid)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.lab.doorway", str(spaces.switch_pid), str(listen_port), host, str(port)],
+        [sys.executable, "-m", "tests.lab.doorway", *pids, str(listen_port), host, str(port)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,6 +16,7 @@ from tests.lab.lab import Lab
 from tests.lab.llama import engine_shares, has_llama
 from tests.lab.netfile import Bank, Layout
 from tests.lab.node import Node
+from tests.lab.site import python_shares
 
 NODES = ("n1", "n2", "n3", "n4", "l1")
 FABRICS = (
@@ -74,8 +75,9 @@ def lab() -> Iterator[Lab]:
     The test process stays off its network: `with lab.entered():`, or lab.run.
     """
     shares = engine_shares()
-    hosts = [*numbered(4, gpus=[Gpu()] * 4), Host("l1", Init.LIGHT, gpus=(Gpu(),) * 4), Host("r1")]
-    made = Lab("pytest", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
+    router = Host("r1", shares=python_shares())
+    hosts = [*numbered(4, gpus=[Gpu()] * 4), Host("l1", Init.LIGHT, gpus=(Gpu(),) * 4), router]
+    made = Lab(f"pytest-{os.getpid()}", [host.with_shares(*shares) for host in hosts], fabrics=FABRICS)
     try:
         made.up()
     except UnavailableError as error:

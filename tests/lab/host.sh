@@ -127,6 +127,7 @@ root() {
 shares() { # lines of: ro|rw TAB source TAB target
     local mode source target
     while IFS=$'\t' read -r mode source target; do
+        case $target in /root/*) chmod 711 root ;; esac # or only root would get at it
         if [ -d "$source" ]; then
             mkdir -p ".$target"
         else

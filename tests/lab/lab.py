@@ -50,7 +50,10 @@ class Lab:
         addresses = [f"{subnet}.{FIRST_HOST + number}" for number in range(len(hosts))]
         self.nodes = {host.name: Node(self, host, address) for host, address in zip(hosts, addresses, strict=True)}
         plans = [make_plan(layout) for layout in fabrics]
-        self.fabrics = {plan.name: Simulator(self, plan, number) for number, plan in enumerate(plans)}
+        self.fabrics = {
+            plan.name: Simulator(self.spaces, plan, number, changed=self.show_adapters)
+            for number, plan in enumerate(plans)
+        }
         self._keeper: subprocess.Popen[str] | None = None
 
     @property
@@ -62,12 +65,14 @@ class Lab:
     def up(self, *, keep: bool = False) -> "Lab":
         """Start every host and fabric and wait for them. Not kept, the lab ends with this process.
 
-        UnavailableError where this machine cannot have a lab, LabError where something did not come up.
+        UnavailableError where this machine cannot have a lab, LabError where one of that name is up already or
+        something did not come up.
         """
         require_lab()
         self.spaces.layer = host_layer()
         if self.fabrics and (missing := lacks_fabric_tools(self.spaces.layer)):
             raise UnavailableError(missing)
+        self._refuse_a_second()
         sweep(self.places)
         try:
             self._write()
@@ -82,6 +87,11 @@ class Lab:
             self.down()
             raise
         return self
+
+    def _refuse_a_second(self) -> None:
+        if self.places.record.exists() and alive(self.places.read().get("switch", 0)):
+            end = f"python -m tests.lab --name {self.name} down"
+            raise LabError(f"a lab named {self.name} is up; this ends it: {end}")
 
     def _write(self) -> None:
         addresses = {node.name: node.address for node in self.nodes.values()}
@@ -190,6 +200,10 @@ class Lab:
         """subprocess.run on the lab's network, in the machine's own files and processes."""
         return self.spaces.run(argv, **options)
 
+    def popen(self, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+        """subprocess.Popen on the lab's network, in the machine's own files and processes."""
+        return self.spaces.popen(argv, **options)
+
     def ssh(self, node: Node, command: str, *, user: str = "root") -> "subprocess.CompletedProcess[str]":
         """A command over SSH from the control host, by the lab's key and host keys."""
         argv = ["ssh", *self.spaces.ssh_options(), f"{user}@{node.address}", command]
@@ -209,7 +223,9 @@ class Lab:
             **variables,
         }
         hosts = {node.name: {"ansible_host": node.address} for node in self.nodes.values()}
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()}
+        children: dict[str, Any] = {
+            group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()
+        }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 
 

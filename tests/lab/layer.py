@@ -2,12 +2,16 @@
 
 The packages are installed by apt into an overlay over the machine's own root; what the installation wrote is
 kept under build/ and becomes one more layer of every host's root.
+
+    python3 -m tests.lab.layer        makes it; whatever makes a lab does so too
 """
 
 import hashlib
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab.kernel import LabError, UnavailableError
@@ -36,7 +40,7 @@ FABRIC = {
 }
 
 
-def _lacking(packages: dict[str, tuple[str, ...]], *roots: Path) -> list[str]:
+def _lacking(packages: Mapping[str, tuple[str, ...]], *roots: Path) -> list[str]:
     return [
         package
         for package, files in packages.items()
@@ -116,3 +120,10 @@ def _forget_overlay(layer: Path) -> None:
         for name in os.listxattr(path, follow_symlinks=False):
             if name.startswith("trusted.overlay.") and name != "trusted.overlay.opaque":
                 os.removexattr(path, name, follow_symlinks=False)
+
+
+if __name__ == "__main__":
+    try:
+        print(host_layer() or "hosts need nothing that this machine has not")
+    except LabError as error:
+        sys.exit(f"lab: {error}")

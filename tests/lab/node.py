@@ -75,7 +75,7 @@ class Node:
 
     def processes(self, word: str) -> list[int]:
         """The host's own PIDs of its processes that have that word on their command lines."""
-        done = self.console(f"pgrep -f -- '{word}'")
+        done = self.console(f"pgrep -f -- '[{word[0]}]{word[1:]}'")  # not the shell that runs pgrep
         return [int(pid) for pid in done.stdout.split()]
 
     def log(self) -> str:

@@ -6,7 +6,6 @@ Only programs, no services: sshd, systemd and the like are for lab hosts, which 
 Standard library only: it runs before there is an environment. What was installed is noted in build/packages.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,16 +18,14 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 NOTE = REPOSITORY / "build" / "packages"
 POLICY = Path("/usr/sbin/policy-rc.d")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-# Package, and the program by which it is known; python3-venv is known by a module.
+# Package, and the program by which it is known.
 GROUPS = {
-    "demo": {"openssh-client": "ssh", "iproute2": "ip", "graphviz": "dot", "python3-venv": ""},
+    "demo": {"openssh-client": "ssh", "iproute2": "ip", "graphviz": "dot"},
     "test": {"ibsim-utils": "ibsim", "infiniband-diags": "ibnetdiscover", "chromium": "chromium"},
 }
 
 
 def _has(program: str) -> bool:
-    if not program:
-        return importlib.util.find_spec("ensurepip") is not None
     return shutil.which(program, path=PATH) is not None
 
 
@@ -52,11 +49,18 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def _apt(*argv: str) -> int:
-    command = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *argv]
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment, check=False
-    ).returncode
+    """Exit status of apt-get; what it printed is shown only where it failed."""
+    done = subprocess.run(
+        ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
+    return done.returncode
 
 
 def install(packages: Sequence[str]) -> int:

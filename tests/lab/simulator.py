@@ -7,26 +7,52 @@ stand_ins/ibtool.
 
 import json
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tests.lab.hardware import AdapterPort
 from tests.lab.kernel import LabError, wait_until
 from tests.lab.netfile import Adapter, Cable, Plan, Switch
 
-if TYPE_CHECKING:
-    from tests.lab.lab import Lab
-
-TOOLS_FOLDER = "/usr/lib/lab/fabric"
-UMAD2SIM = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so"
-FIRST_UDP_PORT = 17000
-UDP_PORTS_EACH = 20  # ibsim takes eleven
 # ibportstate's arguments: LinkWidthEnabled and LinkSpeedExtEnabled of InfiniBand's PortInfo.
 WIDTHS = {"1": "1", "2": "16", "4": "3"}
 SPEEDS = {"FDR": "1", "EDR": "2", "HDR": "7"}
 FULL = ("4", "HDR")
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """How the tools find one simulator: ibsim's flags and environment, and those of its clients."""
+
+    flags: str
+    server_env: Mapping[str, str]
+    client_env: Mapping[str, str]
+    server: str  # in the words of stand_ins/ibtool
+    udp_port: int
+
+
+class Ground(Protocol):
+    """Where simulators run: a lab's namespaces, or the machine itself."""
+
+    fabrics: Path
+    """The folder of the simulators' files, as this process sees it…"""
+    fabrics_inside: str
+    """…and as they see it."""
+    tools_path: str
+    umad2sim: str
+
+    def meeting(self, fabric: str, number: int) -> Meeting: ...
+
+    def inside(self, *argv: str, may_fail: bool = False, tools: bool = False) -> str: ...
+
+    def start_inside(
+        self, argv: Sequence[str], *, log: str, tools: bool = False, stdin: int = subprocess.DEVNULL
+    ) -> None: ...
+
+    def read_log(self, name: str) -> str: ...
 
 
 @dataclass
@@ -41,17 +67,19 @@ class Faults:
 class Simulator:
     """One simulated fabric of a lab."""
 
-    def __init__(self, lab: "Lab", plan: Plan, number: int) -> None:
-        self.lab = lab
+    def __init__(self, ground: Ground, plan: Plan, number: int, *, changed: Callable[[], None]) -> None:
+        """The fabric of that plan, one of several by its number; `changed` is told after every fault."""
+        self.ground = ground
         self.plan = plan
-        self.udp_port = FIRST_UDP_PORT + UDP_PORTS_EACH * number
+        self.changed = changed
+        self.meeting = ground.meeting(plan.name, number)
 
     @property
     def name(self) -> str:
         return self.plan.name
 
     def _file(self, kind: str) -> Path:
-        return self.lab.places.fabrics / f"{self.name}.{kind}"
+        return self.ground.fabrics / f"{self.name}.{kind}"
 
     # -- its life --------------------------------------------------------------------------------------
 
@@ -63,7 +91,7 @@ class Simulator:
         os.mkfifo(self._file("in"))
         console = os.open(self._file("in"), os.O_RDWR)
         try:
-            self.lab.spaces.start_inside(
+            self.ground.start_inside(
                 ["bash", "-c", self._command()], log=f"ibsim-{self.name}", tools=True, stdin=console
             )
         finally:
@@ -76,14 +104,15 @@ class Simulator:
         switch_ports = self.plan.generation.switch_ports + 1
         parts = len(self.plan.switches) + len(self.plan.adapters)
         ports = len(self.plan.switches) * switch_ports + 2 * len(self.plan.adapters)
+        base = f"{self.ground.fabrics_inside}/{self.name}"
+        settings = "".join(f"{name}={value} " for name, value in self.meeting.server_env.items())
         return (
-            f"echo $$ >/run/fabrics/{self.name}.pid; "
-            f"exec ibsim -s -r -l {self.udp_port} -f /run/fabrics/{self.name}.log"
-            f" -N {parts + 10} -S {len(self.plan.switches) + 10} -P {ports + 100} /run/fabrics/{self.name}.net"
+            f"echo $$ >{base}.pid; {settings}PATH={self.ground.tools_path} exec ibsim -s {self.meeting.flags}"
+            f" -f {base}.log -N {parts + 10} -S {len(self.plan.switches) + 10} -P {ports + 100} {base}.net"
         )
 
     def _why(self) -> str:
-        return self.lab.places.log(f"ibsim-{self.name}").read_text()[-1500:]
+        return self.ground.read_log(f"ibsim-{self.name}")[-1500:]
 
     def _prompts(self) -> int:
         log = self._file("log")
@@ -106,21 +135,21 @@ class Simulator:
         The subnet manager's folder is of its own for each fabric: it keeps there which LID a GUID has.
         """
         part = at or self.plan.adapters[0]
+        manager = f"{self.ground.fabrics_inside}/{self.name}.sm"
         environment = {
             "SIM_HOST": part.id,
-            "IBSIM_SERVER_NAME": self.lab.spaces.controller,
-            "IBSIM_SERVER_PORT": self.udp_port,
-            "LD_PRELOAD": UMAD2SIM,
-            "OSM_TMP_DIR": f"/run/fabrics/{self.name}.sm",
-            "OSM_CACHE_DIR": f"/run/fabrics/{self.name}.sm",
+            "LD_PRELOAD": self.ground.umad2sim,
+            "OSM_TMP_DIR": manager,
+            "OSM_CACHE_DIR": manager,
+            **self.meeting.client_env,
         }
-        start = f'cd /tmp && PATH={TOOLS_FOLDER}:/usr/sbin:/usr/bin; export PATH; exec timeout 30 "$@"'
+        start = f'cd {manager} && PATH={self.ground.tools_path}; export PATH; exec timeout 30 "$@"'
         settings = [f"{name}={value}" for name, value in environment.items()]
-        return self.lab.spaces.inside("sh", "-c", start, "sh", "env", *settings, tool, *args, tools=True)
+        return self.ground.inside("sh", "-c", start, "sh", "env", *settings, tool, *args, tools=True)
 
     def sweep(self) -> None:
         """One sweep of a subnet manager: ports that came up get active."""
-        self.run("opensm", "-o", "-f", f"/run/fabrics/{self.name}.sm/log")
+        self.run("opensm", "-o", "-f", f"{self.ground.fabrics_inside}/{self.name}.sm/log")
         for words, rate in self.faults().trained.items():
             self._set(self._cable(words), rate)
 
@@ -139,7 +168,7 @@ class Simulator:
         faults = self.faults()
         change(faults)
         self._save(faults)
-        self.lab.show_adapters()
+        self.changed()
 
     def _cable(self, words: str) -> Cable:
         return next(cable for cable in self.plan.cables if str(cable) == words)
@@ -190,7 +219,7 @@ class Simulator:
         self._signal("CONT")
 
     def _signal(self, name: str) -> None:
-        self.lab.spaces.inside("bash", "-c", f"kill -{name} {self._file('pid').read_text().strip()}")
+        self.ground.inside("bash", "-c", f"kill -{name} {self._file('pid').read_text().strip()}")
 
     def forget_clients(self) -> None:
         """Free the places of tools that were killed: ibsim has ten, and does not notice."""
@@ -222,5 +251,5 @@ class Simulator:
         rate = "" if cable in faults.pulled else faults.trained.get(cable, self.plan.rate)
         return AdapterPort(
             *(adapter.device, adapter.guid, adapter.port_guid, adapter.lid, rate),
-            *(self.lab.spaces.controller, self.udp_port, adapter.id, self.plan.generation.speed),
+            *(self.meeting.server, self.meeting.udp_port, adapter.id, self.plan.generation.speed),
         )

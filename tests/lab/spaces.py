@@ -7,18 +7,37 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.kernel import LabError, join_network
+from tests.lab.simulator import Meeting
 from tests.lab.state import TAG, Places
+
+FIRST_UDP_PORT = 17000
+UDP_PORTS_EACH = 20  # ibsim takes eleven
 
 
 class Spaces:
     """Everything of the lab's first process: its network, its mounts, its PIDs."""
 
+    fabrics_inside = "/run/fabrics"
+    tools_path = "/usr/lib/lab/fabric:/usr/sbin:/usr/bin"
+    umad2sim = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so"
+
     def __init__(self, places: Places, *, subnet: str, base: Path) -> None:
         self.places = places
         self.subnet = subnet
         self.base = base
+        self.fabrics = places.fabrics
         self.layer: Path | None = None
         self.switch_pid = 0
+
+    def meeting(self, fabric: str, number: int) -> Meeting:  # noqa: ARG002
+        """By UDP on the lab's network: ibsim's own sockets do not reach from one network namespace to another."""
+        port = FIRST_UDP_PORT + UDP_PORTS_EACH * number
+        client = {"IBSIM_SERVER_NAME": self.controller, "IBSIM_SERVER_PORT": str(port)}
+        return Meeting(f"-r -l {port}", {}, client, self.controller, port)
+
+    def read_log(self, name: str) -> str:
+        """What something that was started inside has printed."""
+        return self.places.log(name).read_text(errors="replace")
 
     @property
     def network(self) -> str:

@@ -6,8 +6,6 @@ free now, kinds that nobody else insists on, the tightest fit, a short or off-ra
 candidate, so that a second try finds another way.
 """
 
-from collections.abc import Iterator
-
 from llmgw.plan.placer.problem import Demand, Spot
 from llmgw.plan.placer.rng import SplitMix64
 from llmgw.plan.placer.spans import spanning
@@ -28,44 +26,54 @@ def find(state: State, number: int, rng: SplitMix64 | None = None) -> Spot | Non
 
 
 def _single(state: State, demand: Demand, gpus: int, rng: SplitMix64 | None) -> tuple[int, ...] | None:
-    best: Key | None = None
-    for key in _parts(state, demand, gpus):
-        if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
-            best = key
+    best = _part(state, demand, gpus, rng)
     if best is None or best[0]:
-        for key in _wholes(state, demand, gpus):
-            if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
-                best = key
+        whole = _whole(state, demand, gpus, rng)
+        if whole is not None and (best is None or whole < best):
+            best = whole
     return (best[-1],) if best else None
 
 
-def _parts(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
-    """Nodes that are in use already and have enough left: nothing is lost but GPUs."""
-    avoid = state.avoid(demand)
+def _part(state: State, demand: Demand, gpus: int, rng: SplitMix64 | None) -> Key | None:
+    """Of nodes that are in use already and have enough left: nothing is lost there but GPUs."""
+    avoid, by_node = state.avoid(demand), demand.spread == "node"
+    best: Key | None = None
     for kind in state.classes_for(demand):
         details, partly, by_free = state.classes[kind], state.partly[kind], state.by_free[kind]
         for free in range(gpus, details.gpus):
-            for shared, node in _two(partly[free], by_free, free, avoid, demand.spread == "node"):
-                yield (
+            if not partly[free]:
+                continue
+            for shared, node in _two(partly[free], by_free, free, avoid, by_node):
+                key = (
                     shared, 0, 0, 0, details.waits, state.pressure[details.kind], free - gpus,
                     not (details.short or details.off_rail), node,
                 )  # fmt: skip
+                if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
+                    best = key
+    return best
 
 
-def _wholes(state: State, demand: Demand, gpus: int) -> Iterator[Key]:
-    """Whole nodes, by what their leaf loses with them."""
-    avoid, big = state.avoid(demand), state.big_nodes
+def _whole(state: State, demand: Demand, gpus: int, rng: SplitMix64 | None) -> Key | None:
+    """Of whole nodes, by what their leaf loses with them."""
+    avoid, by_node, big = state.avoid(demand), demand.spread == "node", state.big_nodes
+    best: Key | None = None
     for kind in state.classes_for(demand):
         details, by_free = state.classes[kind], state.by_free[kind]
         if details.gpus < gpus:
             continue
+        rest = (
+            details.waits, state.pressure[details.kind], details.gpus - gpus,
+            not (details.short or details.off_rail),
+        )  # fmt: skip
         for (good, whole), leaves in state.wholly[kind].items():
             lost = good // big - (good - details.good) // big
-            for shared, node in _two(leaves, by_free, -1, avoid, demand.spread == "node"):
-                yield (
-                    shared, lost, 1, 2 * whole - 1, details.waits, state.pressure[details.kind],
-                    details.gpus - gpus, not (details.short or details.off_rail), node,
-                )  # fmt: skip
+            if best is not None and (False, lost, 1, 2 * whole - 1) > best:
+                continue
+            for shared, node in _two(leaves, by_free, -1, avoid, by_node):
+                key = (shared, lost, 1, 2 * whole - 1, *rest, node)
+                if (best is None or key < best) and not (rng and rng.below(_OVERLOOK) == 0):
+                    best = key
+    return best
 
 
 def _two(
@@ -74,16 +82,16 @@ def _two(
     free: int,
     avoid: frozenset[int],
     by_node: bool,  # noqa: FBT001
-) -> Iterator[tuple[bool, int]]:
+) -> list[tuple[bool, int]]:
     """The first node of these leaves that is outside `avoid`, and the first of all where that is inside."""
-    first = True
+    found: list[tuple[bool, int]] = []
     for leaf in leaves:
         for node in by_free[leaf][free]:
             shared = (node if by_node else leaf) in avoid
-            if first or not shared:
-                yield shared, node
+            if not found or not shared:
+                found.append((shared, node))
             if not shared:
-                return
-            first = False
+                return found
             if not by_node:
                 break
+    return found

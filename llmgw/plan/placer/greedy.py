@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from llmgw.plan.placer.find import find
-from llmgw.plan.placer.problem import Demand
+from llmgw.plan.placer.problem import Demand, Spot
 from llmgw.plan.placer.rng import SplitMix64
 from llmgw.plan.placer.state import State
 
@@ -48,11 +48,19 @@ def _supply(state: State, demand: Demand) -> int:
     )
 
 
+def _home(state: State, number: int) -> Spot | None:
+    """Where the item ran before a repack took it out, if that is free."""
+    home = state.homes.get(number)
+    if home is None or any(state.free[node] < home.gpus for node in home.nodes):
+        return None
+    return home
+
+
 def insert_all(state: State, numbers: Sequence[int], rng: SplitMix64 | None = None) -> list[int]:
     """Puts the items one after the other where each is best; those that fit nowhere come back."""
     left: list[int] = []
     for number in numbers:
-        spot = find(state, number, rng)
+        spot = _home(state, number) or find(state, number, rng)
         if spot:
             state.put(number, spot)
         else:

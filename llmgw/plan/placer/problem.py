@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Spread = Literal["leaf", "node", "none"]
+SMALL = 64  # nodes up to which a search is over everything
+SEED = 0x6C6C6D6777
 PLACER = 1
 """The version of the rules by which places are chosen; plans carry it."""
 

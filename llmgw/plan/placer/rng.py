@@ -29,5 +29,5 @@ class SplitMix64:
     def shuffle(self, items: list[int]) -> None:
         """Fisher and Yates, in place."""
         for last in range(len(items) - 1, 0, -1):
-            other = self.below(last + 1)
+            other = (self.next() * (last + 1)) >> 64
             items[last], items[other] = items[other], items[last]

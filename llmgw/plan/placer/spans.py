@@ -1,6 +1,7 @@
 """Spots for a replica of several nodes: under one leaf, else over few leaves of one pod, else over few pods."""
 
 from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from itertools import combinations, permutations
 
 from llmgw.plan.placer.problem import Demand
@@ -52,7 +53,7 @@ def _under_one_leaf(
         nodes
         for leaf in leaves
         for choice in _kind_choices(state, kinds)
-        if (nodes := _preferred(state, (leaf,), choice, count, gpus))
+        if (nodes := preferred(state, (leaf,), choice, count, gpus))
     )
     return _best(state, demand, options, gpus)
 
@@ -65,20 +66,20 @@ def _most_promising(
     clean = [k for k in kinds if not (state.classes[k].short or state.classes[k].off_rail)]
     tidy = _room(state, clean, gpus)
     big, good, whole = state.big_nodes, state.good, state.whole
+    columns = [(state.at_least[k][gpus], state.at_least[k][-1]) for k in clean if state.classes[k].gpus > gpus]
 
     def key(leaf: int) -> Key:
-        dirty = max(0, count - tidy[leaf])
-        parts = sum(
-            state.at_least[k][gpus][leaf] - len(state.by_free[k][leaf][-1])
-            for k in clean
-            if leaf in state.by_free[k]
-        )
-        used = max(0, count - parts - dirty)
-        left = good[leaf] - used
-        lost = good[leaf] // big - left // big
+        ready = tidy[leaf]
+        dirty = count - ready if ready < count else 0
+        used = count - dirty
+        for enough, entire in columns:
+            used -= enough[leaf] - entire[leaf]
+        if used < 0:
+            used = 0
+        lost = good[leaf] // big - (good[leaf] - used) // big
         return leaf in avoid, dirty, lost, used, used * (2 * whole[leaf] - used), leaf
 
-    return sorted(leaves, key=key)[:_CLOSE_LOOK]
+    return nsmallest(_CLOSE_LOOK, leaves, key=key)
 
 
 def _kind_choices(state: State, kinds: list[int]) -> list[list[int]]:
@@ -89,7 +90,7 @@ def _kind_choices(state: State, kinds: list[int]) -> list[list[int]]:
     return [*by_kind.values(), kinds] if len(by_kind) > 1 else [kinds]
 
 
-def _preferred(
+def preferred(
     state: State, leaves: Iterable[int], kinds: list[int], count: int, gpus: int
 ) -> tuple[int, ...] | None:
     """The `count` nodes of these leaves that cost least one by one; None where there are fewer."""
@@ -126,8 +127,9 @@ def _best(state: State, demand: Demand, options: Iterable[tuple[int, ...]], gpus
 
 
 def key_of(state: State, demand: Demand, nodes: tuple[int, ...], gpus: int) -> Key:
-    """What a replica there costs, by the levels of Cost from `pods` on, then ties."""
+    """What a replica there costs, by the levels of Cost from `pods` on, then ties. Cables do not matter to one node."""
     of = state.nodes
+    spanning_nodes = nodes if len(nodes) > 1 else ()
     leaves = {of[node].leaf for node in nodes}
     avoid = state.avoid(demand)
     shared = bool(avoid.intersection(nodes if demand.spread == "node" else leaves))
@@ -146,8 +148,8 @@ def key_of(state: State, demand: Demand, nodes: tuple[int, ...], gpus: int) -> K
         len({state.pod_of[leaf] for leaf in leaves}) - 1,
         len(leaves) - 1,
         shared,
-        sum(of[node].short for node in nodes),
-        sum(of[node].off_rail and not of[node].short for node in nodes),
+        sum(of[node].short for node in spanning_nodes),
+        sum(of[node].off_rail and not of[node].short for node in spanning_nodes),
         lost,
         whole_lost,
         apart,
@@ -244,14 +246,14 @@ def _fillings(
 ) -> Iterator[tuple[int, ...]]:
     """Ways to take `count` nodes from the leaves: the best nodes of all, and leaf after leaf in each order."""
     for choice in _kind_choices(state, kinds):
-        nodes = _preferred(state, leaves, choice, count, gpus)
+        nodes = preferred(state, leaves, choice, count, gpus)
         if nodes:
             yield nodes
     orders = permutations(leaves) if len(leaves) <= 3 else iter((leaves,))
     for order in orders:
         taken: tuple[int, ...] = ()
         for leaf in order:
-            part = _preferred(state, (leaf,), kinds, min(room[leaf], count - len(taken)), gpus) or ()
+            part = preferred(state, (leaf,), kinds, min(room[leaf], count - len(taken)), gpus) or ()
             taken += part
             if len(taken) == count:
                 yield tuple(sorted(taken))

@@ -35,6 +35,7 @@ class State:
         self.leaves = max((node.leaf for node in self.nodes), default=-1) + 1
         self.pod_of = [0] * self.leaves
         self.fabric_of = [-1] * self.leaves
+        self._alone = [frozenset((leaf,)) for leaf in range(self.leaves)]
         self.raw = [node.free for node in self.nodes]
         self.room = [node.room for node in self.nodes]
         self.free = [free if room > 0 else 0 for free, room in zip(self.raw, self.room, strict=True)]
@@ -43,8 +44,10 @@ class State:
         self._count_nodes()
         self._weigh_demands()
         self._weigh_kinds()
-        for number, held in enumerate(problem.held, len(problem.wanted)):
-            self._seat(number, held.spot)
+        self.homes = {number: held.spot for number, held in enumerate(problem.held, len(problem.wanted))}
+        self.moves = len(self.homes)
+        for number, spot in self.homes.items():
+            self._seat(number, spot)
 
     # What is where at the start
 
@@ -104,8 +107,10 @@ class State:
         base = sum(demand.shapes[0][0] * demand.shapes[0][1] for demand in wanted) + 1
         rank = {priority: n for n, priority in enumerate(sorted({demand.priority for demand in wanted}))}
         self.weights = [d.shapes[0][0] * d.shapes[0][1] * base ** rank[d.priority] for d in wanted]
+        # What runs is worth more than all that is wanted: no repack leaves it without a place.
+        most = base ** len(rank)
+        self.weights += [most * held.spot.gpus * len(held.spot.nodes) for held in self.problem.held]
         self.unplaced = sum(self.weights)
-        self.weights += [0] * len(self.problem.held)
         self.shapes = self.pods = self.spans = self.short = self.off_rail = self.waits = 0
         models = max((demand.model for demand in self.items), default=-1) + 1
         self.areas: list[dict[int, frozenset[int]]] = [{} for _ in range(models)]
@@ -148,20 +153,32 @@ class State:
             self._set_free(node)
         return spot
 
+    def add(self, demand: Demand) -> int:
+        """Adds an item that nobody asked for, a second copy of one say; its number."""
+        self.items.append(demand)
+        self.spots.append(None)
+        self.weights.append(0)
+        return len(self.items) - 1
+
+    def set_room(self, node: int, ranks: int) -> None:
+        """Lets the node take so many more ranks."""
+        self.room[node] = ranks
+        self._set_free(node)
+
     def _seat(self, number: int, spot: Spot) -> None:
         demand = self.items[number]
         self.spots[number] = spot
         for node in spot.nodes:
             insort(self.on[node], number)
         self.unplaced -= self.weights[number]
-        self._charge(spot, 1)
+        self._charge(number, spot, 1)
         if demand.spread != "none":
             model, members = demand.model, self.areas[demand.model]
             area = self.area(demand, spot)
-            was = self._is_exposed(model)
+            was = self.is_exposed(model)
             self.common[model] = self.common[model] & area if members else area
             members[number] = area
-            self.exposed += self._is_exposed(model) - was
+            self.exposed += self.is_exposed(model) - was
 
     def _unseat(self, number: int, spot: Spot) -> None:
         demand = self.items[number]
@@ -169,21 +186,25 @@ class State:
         for node in spot.nodes:
             _drop(self.on[node], number)
         self.unplaced += self.weights[number]
-        self._charge(spot, -1)
+        self._charge(number, spot, -1)
         if demand.spread != "none":
             model, members = demand.model, self.areas[demand.model]
-            was = self._is_exposed(model)
+            was = self.is_exposed(model)
             del members[number]
             self.common[model] = _shared(members)
-            self.exposed += self._is_exposed(model) - was
+            self.exposed += self.is_exposed(model) - was
 
-    def _charge(self, spot: Spot, sign: int) -> None:
-        """Adds (or takes away) what the spot costs by itself."""
+    def _charge(self, item: int, spot: Spot, sign: int) -> None:
+        """Adds (or takes away) what the spot costs by itself. What is at home has not moved and waits for nothing."""
         nodes = self.nodes
         self.shapes += sign * spot.shape
-        for number in spot.nodes:
-            if nodes[number].freed:
-                self.waits += sign
+        home = self.homes.get(item)
+        if home is not None and home.nodes == spot.nodes:
+            self.moves -= sign
+        else:
+            for number in spot.nodes:
+                if nodes[number].freed:
+                    self.waits += sign
         if len(spot.nodes) > 1:
             leaves = {nodes[number].leaf for number in spot.nodes}
             self.spans += sign * (len(leaves) - 1)
@@ -194,7 +215,7 @@ class State:
                 if node.off_rail and not node.short:
                     self.off_rail += sign
 
-    def _is_exposed(self, model: int) -> bool:
+    def is_exposed(self, model: int) -> bool:
         return self.members[model] >= 2 and (len(self.areas[model]) < 2 or bool(self.common[model]))
 
     def _set_free(self, number: int) -> None:
@@ -233,7 +254,10 @@ class State:
             count = len(self.by_free[other][leaf][-1])
             had = count - step if other == kind else count
             if had:
-                _drop(self.wholly[other][good, whole], leaf)
+                before = self.wholly[other][good, whole]
+                _drop(before, leaf)
+                if not before:
+                    del self.wholly[other][good, whole]
             if count:
                 insort(self.wholly[other].setdefault((new_good, new_whole), []), leaf)
         self.good[leaf], self.whole[leaf] = new_good, new_whole
@@ -247,6 +271,8 @@ class State:
         """What the demand's model should not have all its replicas in: the leaves, or the nodes, of the spot."""
         if demand.spread == "node":
             return frozenset(spot.nodes)
+        if len(spot.nodes) == 1:
+            return self._alone[self.nodes[spot.nodes[0]].leaf]
         return frozenset(self.nodes[number].leaf for number in spot.nodes)
 
     def classes_for(self, demand: Demand) -> list[int]:
@@ -264,9 +290,9 @@ class State:
         return self.common[demand.model]
 
     def cost(self) -> Cost:
-        """What the placement costs now. `moves` is counted by the repack, here it is 0."""
+        """What the placement costs now."""
         return Cost(
-            self.unplaced, 0, self.shapes, self.pods, self.spans, self.exposed, self.short, self.off_rail,
+            self.unplaced, self.moves, self.shapes, self.pods, self.spans, self.exposed, self.short, self.off_rail,
             self.slots, self.whole_cost, self.apart, self.waits,
         )  # fmt: skip
 

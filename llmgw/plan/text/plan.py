@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from llmgw.base import count, natural_key, replica_parts
 from llmgw.plan.document import Action, Body, Op, Plan
+from llmgw.plan.roster import WANTED
 from llmgw.plan.text.spans import BLANK, Line, Span, Style, folded, gpu_words, line, plain, wrapped
 from llmgw.plan.text.summary import left_free, not_used, summary
+from llmgw.plan.text.why import reason_words
 
 SIGNS: dict[Op, tuple[str, Style]] = {
     Op.START: ("+", "add"),
@@ -135,18 +137,17 @@ def _entry(action: Action, widths: Sequence[int], view: View) -> list[Line]:
 def _tail(action: Action) -> str:
     """What the action waits for, and the model's ready replicas through it where they fall."""
     parts = [f"after {', '.join(action.after)}"] if action.after else []
-    if len(action.ready) > 1 and min(action.ready) < action.ready[0] and action.op is not Op.FORGET:
+    if len(action.ready) > 1 and action.op in (Op.STOP, Op.REPLACE, Op.MOVE) and action.ready[0]:
         parts.append("ready " + " → ".join(map(str, action.ready)))
     return "  ".join(parts)
 
 
 def _why(action: Action, view: View) -> list[Line]:
-    lines = []
-    for part in action.why.split("; "):
+    reasons = reason_words(action.replica, action.starts.why) if action.starts else []
+    whys = [] if action.op is Op.START and action.why == WANTED and reasons else action.why.split("; ")
+    lines: list[Line] = []
+    for part in (*whys, *reasons):
         lines += wrapped(part, width=view.width, indent=6)
-    if action.starts:
-        for reason in action.starts.why:
-            lines += wrapped(reason, width=view.width, indent=6)
     if action.drain_s and action.op in (Op.STOP, Op.MOVE, Op.REPLACE):
         lines[-1] = (*lines[-1], Span(f"; drains up to {_minutes(action.drain_s)}"))
     if action.outage:

@@ -52,9 +52,16 @@ def readiness(body: Body) -> str:
             f"{_list(outages)} {'goes' if len(outages) == 1 else 'go'} below the minimum: needs --allow-outage."
         )
     others = disturbed - outages - removed
+    none_left = {model for model in others if lowest[model] == 0}
+    others -= none_left
+    if none_left:
+        verb = "has" if len(none_left) == 1 else "have"
+        parts.append(f"{_list(none_left)} {verb} no ready replica for a while, as min_ready allows.")
     if others:
         least = min(lowest[model] for model in others)
-        parts.append(f"No {'other ' if outages else ''}model goes below {count(least, 'ready replica')}")
+        parts.append(
+            f"No {'other ' if outages or none_left else ''}model goes below {count(least, 'ready replica')}"
+        )
         parts[-1] += (
             f" except {_list(removed)}, which {'is' if len(removed) == 1 else 'are'} removed." if removed else "."
         )

@@ -201,13 +201,14 @@ int main(int argc, char **argv) {
     for (;;) {
         int64_t t = now();
         while (dialled < connections && (!spread || t - start >= spread * dialled / connections)) dial(&clients[dialled++]);
-        if (!measuring && t >= from) {
+        if (!measuring && t >= from && dialled == connections) {
             measuring = 1;
+            to = t + (int64_t)(seconds * 1e9);
             from = t;
             for (int i = 0; i < pid_count; i++) cpu += cpu_of(pids[i]);
             own = cpu_of(getpid());
         }
-        if (t >= to) break;
+        if (measuring && t >= to) break;
         struct timespec nap = {0, 2000000};
         int count = epoll_pwait2(poller, events, 512, &nap, NULL);
         for (int i = 0; i < count; i++) {

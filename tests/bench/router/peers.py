@@ -32,7 +32,8 @@ def _published(folder: Path, engine: int, endpoints: int = 1) -> Path:
     where.mkdir(exist_ok=True)
     listed = [
         {
-            "id": f"{MODEL}/{n}", "model": MODEL, "profile": "p", "url": f"http://127.0.0.{n % 250 + 1}:{engine + n // 250}",
+            "id": f"{MODEL}/{n}", "model": MODEL, "profile": "p",
+            "url": f"http://127.0.0.{n % 250 + 1}:{engine + n // 250}",
             "state": "ready", "node": "n1", "spec": "s", "engine": "vllm", "max_in_flight": 100_000,
         }
         for n in range(endpoints)
@@ -54,8 +55,9 @@ def llmgw(workers: int = 1) -> Callable[[Path, int, int], list[str]]:
     def prepare(folder: Path, port: int, engine: int) -> list[str]:
         main = "from llmgw.cli.router import router_command; router_command()"
         return [
-            sys.executable, "-c", main, "--published", str(_published(folder, engine)), "--listen", f"127.0.0.1:{port}",
-            "--metrics-listen", f"127.0.0.1:{port + 500}", "--usage", str(folder / "usage.sqlite"), "--workers", str(workers),
+            sys.executable, "-c", main, "--published", str(_published(folder, engine)),
+            "--listen", f"127.0.0.1:{port}", "--metrics-listen", f"127.0.0.1:{port + 500}",
+            "--usage", str(folder / "usage.sqlite"), "--workers", str(workers),
         ]  # fmt: skip
 
     return prepare

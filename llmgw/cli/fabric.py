@@ -1,0 +1,196 @@
+"""llmgw fabric: the maps of the InfiniBand fabrics."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmgw.base import ExitCode, LlmgwError, UsageError, duration
+from llmgw.cli.output import Column, Output, output_options
+from llmgw.cli.workspace import Workspace, pass_workspace, say
+
+COLUMNS = (
+    Column("FABRIC", "name"),
+    Column("ROLE", "role"),
+    Column("SCANNED", "scanned"),
+    Column("STATE", "state"),
+    Column("SWITCHES", "switches"),
+    Column("LEAVES", "leaves"),
+    Column("NODES", "nodes"),
+    Column("ADAPTERS", "adapters"),
+    Column("CABLES", "links"),
+    Column("SHORT", "degraded"),
+    Column("OFF RAIL", "off_rail"),
+    Column("FROM", "source", wide=True),
+    Column("SCAN", "scan", wide=True),
+)
+
+
+@click.group()
+def fabric() -> None:
+    """Scan, show, draw and compare the InfiniBand fabrics.
+
+    A fabric is everything that one scan sees. FABRIC can be left out where there is only one.
+    """
+
+
+@fabric.command()
+@click.argument("names", metavar="[FABRIC]…", nargs=-1)
+@click.option("--from", "file", metavar="FILE|-", help="Read ibnetdiscover's text from a file; no node is asked.")
+@output_options
+@pass_workspace
+def scan(workspace: Workspace, names: tuple[str, ...], file: str | None, output: Output) -> int:
+    """Map every physical fabric through one node each.
+
+    Which fabrics there are is found out: a scan starts from an active port, everything it sees is one fabric, and ports
+    that no scan has seen are scanned from next. A scan that is not whole never replaces a whole map.
+    """
+    from llmgw.cli.scanning import scan_all, scan_text, spoken
+
+    if file is not None:
+        if len(names) != 1:
+            raise UsageError("--from wants exactly one FABRIC: the name to remember it by")
+        kept = [scan_text(workspace, names[0], _read(file), source=file if file != "-" else "standard input")]
+        failures: list[str] = []
+    else:
+        done = scan_all(workspace, names)
+        kept, failures = done.kept, done.failures
+        missed = set(names) - {one.name for one in kept}
+        if missed:
+            raise LlmgwError(f"no scan of {', '.join(sorted(missed))} came about", hint="; ".join(failures[:3]))
+    if output.for_people:
+        for one in kept:
+            click.echo(spoken(one))
+        if not kept:
+            say("no fabric was found: no node has an active InfiniBand port")
+    else:
+        output.document({"schema": 1, "fabrics": [_row(workspace, one.name) for one in kept]})
+    return ExitCode.ERROR if failures and not kept else ExitCode.DONE
+
+
+def _read(file: str) -> str:
+    from llmgw.fabric import LIMIT_BYTES
+
+    try:
+        raw = sys.stdin.buffer.read(LIMIT_BYTES + 1) if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise LlmgwError(f"{file}: {error.strerror}") from None
+    return raw.decode("utf-8", "surrogateescape")
+
+
+@fabric.command(name="list")
+@output_options
+@pass_workspace
+def list_(workspace: Workspace, output: Output) -> None:
+    """List the fabrics with the figures of their maps."""
+    from llmgw.store.maps import fabrics
+
+    rows = [_row(workspace, one.name) for one in fabrics(workspace.store)]
+    output.rows("fabrics", rows, COLUMNS, empty="No fabric was ever scanned. Next: llmgw fabric scan")
+
+
+def _row(workspace: Workspace, name: str) -> dict[str, Any]:
+    from llmgw.cli.maps import pick, stored
+    from llmgw.fabric import Topology
+    from llmgw.store.maps import topology_text
+
+    found = stored(workspace.store, name)
+    settings = workspace.settings.fabrics.get(name) if workspace.folder else None
+    row: dict[str, Any] = {"name": name, "role": settings.role if settings else "compute", "scan": found.best}
+    if found.best is None:
+        return {**row, "state": "never scanned whole"}
+    scan = pick(workspace.store, found, None)
+    shape = Topology.read(topology_text(workspace.store, scan.number) or "", f"scan {scan.number}")
+    age = duration((datetime.now(UTC) - datetime.fromisoformat(scan.at)).total_seconds())
+    state = scan.verdict if found.partial is None or found.map is None else f"{scan.verdict}, a partial scan since"
+    return {**row, "scanned": f"{age} ago", "state": state, "source": scan.source, **shape.summary.model_dump()}
+
+
+@fabric.command()
+@click.argument("name", metavar="[FABRIC]", required=False)
+@click.option("--scan", "number", type=int, help="An earlier scan, by its number.")
+@output_options
+@pass_workspace
+def show(workspace: Workspace, name: str | None, number: int | None, output: Output) -> None:
+    """Show a map: switches by tier, rails, and what is wrong. -o json is the topology document."""
+    from llmgw.cli.maps import ground, load, pick, stored
+    from llmgw.fabric import Topology
+    from llmgw.store.maps import topology_text
+
+    found = stored(workspace.store, name)
+    scan = pick(workspace.store, found, number)
+    if not output.for_people:
+        text = topology_text(workspace.store, scan.number)
+        if text is None:
+            raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+        output.document(Topology.read(text, f"scan {scan.number}").model_dump(mode="json"))
+        return
+    from llmgw.cli.fabric_text import map_lines
+
+    for line in map_lines(load(workspace.store, scan, ground(workspace)), scan):
+        click.echo(line)
+
+
+@fabric.command()
+@click.argument("name", metavar="[FABRIC]", required=False)
+@click.option(
+    "-O", "--out", type=click.Path(path_type=Path), help="The file; its ending says svg, png, pdf or dot."
+)
+@click.option(
+    "-o",
+    "--format",
+    "kind",
+    type=click.Choice(["svg", "png", "pdf", "dot"]),
+    help="The format, where the file's ending does not say it.",
+)
+@click.option("--full", is_flag=True, help="Every cable; else the pattern and what breaks it.")
+@click.option("--limit", metavar="pod=|leaf=|node=", help="Only this part.")
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice(["rail", "rate", "state"]),
+    default="rail",
+    show_default=True,
+    help="What colours say.",
+)
+@click.option("--diff", "old", type=int, metavar="SCAN", help="Mark what changed since that scan.")
+@click.option(
+    "--plan", "plan_file", type=click.Path(path_type=Path), help="Mark where this plan puts its replicas."
+)
+@click.option("--scan", "number", type=int, help="An earlier scan, by its number.")
+@pass_workspace
+def draw(
+    workspace: Workspace,
+    name: str | None,
+    out: Path | None,
+    kind: str | None,
+    full: bool,
+    limit: str | None,
+    colour: str,
+    old: int | None,
+    plan_file: Path | None,
+    number: int | None,
+) -> None:
+    """Draw a map with Graphviz: leaves under spines under cores, and what is wrong.
+
+    Without --out the picture goes to stdout.
+    """
+    from llmgw.cli.fabric_drawing import Wish, drawn
+    from llmgw.cli.maps import pick, stored
+
+    found = stored(workspace.store, name)
+    scan = pick(workspace.store, found, number)
+    form = kind or (out.suffix.lstrip(".") if out else "svg")
+    if form not in ("svg", "png", "pdf", "dot"):
+        raise UsageError(f"{form!r} is no picture format", hint="svg, png, pdf or dot")
+    wish = Wish(form, colour, full=full, limit=limit, old=old, plan_file=plan_file)
+    picture = drawn(workspace, found, scan, wish)
+    if out is None:
+        sys.stdout.buffer.write(picture)
+        return
+    from llmgw.store.files import write_whole
+
+    write_whole(out, picture, mode=0o644)
+    say(f"wrote {out}")

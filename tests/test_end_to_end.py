@@ -1,0 +1,168 @@
+"""The whole way on lab hosts, every part real: scan, plan, apply, router, streams, change, drain, removal."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.kernel import wait_until
+from tests.lab.lab import Lab
+from tests.lab.site import LabSite, llama, log_of, model
+
+pytestmark = [pytest.mark.lab, pytest.mark.simulator, pytest.mark.engine]
+
+COUNT = {"count": model("count.gguf", llama(), replicas=2, aliases=["numbers"])}
+
+
+@pytest.fixture
+def site(whole_lab: Lab, tmp_path: Path) -> Iterator[LabSite]:
+    """A site of four nodes on which nothing runs, with the counting model in its catalogue."""
+    made = LabSite(whole_lab, tmp_path / "site", models=COUNT)
+    made.clear()
+    made.prepare()
+    made.write()
+    yield made
+    made.clear()
+
+
+def test_from_scan_to_stream_to_nothing(site: LabSite) -> None:
+    assert "complete" in site.llmgw("fabric", "scan").stdout
+    names = {fabric["name"]: fabric for fabric in site.json("fabric", "list")["fabrics"]}
+    assert (names["compute"]["leaves"], names["compute"]["nodes"]) == (6, 5)
+    assert names["storage"]["role"] == "storage"
+
+    assert site.actions() == [("start", "count/0"), ("start", "count/1")]
+    site.llmgw("apply", "--yes")
+    assert site.endpoints() == {"count/0": "ready", "count/1": "ready"}
+    site.start_router()
+    chats = [site.chat("numbers") for _ in range(10)]
+    assert [chat.text.split() for chat in chats] == [["1", "2", "3", "4", "5", "6", "7", "8"]] * 10
+    assert all(chat.whole for chat in chats)
+    logs = "".join(log_of(site.lab.nodes[name], unit[0]) for name, unit in site.units().items())
+    assert logs.count("print_timing") >= 10
+
+    _change_under_a_stream(site)
+    _cordon_and_drain(site)
+
+    site.catalogue({})
+    site.llmgw("apply", "--yes", "--allow-outage")
+    assert site.units() == {}
+    assert site.endpoints() == {}
+    left = {
+        node.name: node.console("pgrep -af '[/]opt/llmgw'; ss -ltn | grep 18000").stdout
+        for node in site.lab.nodes.values()
+    }
+    assert {name: text for name, text in left.items() if text} == {}
+    assert site.actions() == []
+
+
+def _change_under_a_stream(site: LabSite) -> None:
+    """Another argument: one replacement a replica, and a stream that runs meanwhile is not broken."""
+    site.catalogue({"count": model("count.gguf", llama("--cont-batching"), replicas=2, aliases=["numbers"])})
+    assert site.actions() == [("replace", "count/0"), ("replace", "count/1")]
+    pieces: list[str] = []
+    chats = []
+    streams = [
+        threading.Thread(target=lambda: chats.append(site.chat("count", tokens=400, each=pieces.append)))
+        for _ in range(4)
+    ]
+    for stream in streams:
+        stream.start()
+    wait_until(lambda: len(pieces) > 8, lambda: "no stream began", timeout_s=20)
+    site.llmgw("apply", "--yes")
+    for stream in streams:
+        stream.join(120)
+    assert [(chat.whole, chat.finish, len(chat.text.split())) for chat in chats] == [(True, "length", 400)] * 4
+    assert site.actions() == []
+
+
+def _cordon_and_drain(site: LabSite) -> None:
+    """A cordon moves nothing; a drain moves what is there, and the other replica serves all along."""
+    before = {endpoint["id"]: endpoint["node"] for endpoint in site.published()["endpoints"]}
+    away = before["count/0"]
+    site.llmgw("nodes", "cordon", away, "--reason", "psu")
+    assert site.actions() == []
+    site.llmgw("nodes", "drain", away, "--reason", "psu")
+    assert site.actions() == [("move", "count/0")]
+    site.llmgw("apply", "--yes")
+    after = {endpoint["id"]: endpoint["node"] for endpoint in site.published()["endpoints"]}
+    assert after["count/0"] not in (away, after["count/1"])
+    assert away not in site.units()
+    assert site.chat("count").whole
+
+
+def test_an_ssh_cut_right_after_a_start_starts_nothing_twice(site: LabSite) -> None:
+    site.catalogue({"count": model("count.gguf", llama())})
+    (placed,) = site.json("plan")["body"]["placements"]
+    name = placed["nodes"][0]["n"]
+    node = site.lab.nodes[name]
+    going = site.popen("apply", "--yes")
+    try:
+        wait_until(lambda: bool(node.processes("llama-server")), node.log, timeout_s=60)
+        node.cut()
+        going.kill()
+    finally:
+        going.communicate()
+    (pid,) = node.processes("llama-server")
+    site.llmgw("apply", "--yes", code=None)
+    assert node.processes("llama-server") == [pid]
+    node.heal()
+    node.ready()
+    site.llmgw("apply", "--yes")
+    assert node.processes("llama-server") == [pid]
+    assert sum(map(len, site.units().values())) == 1
+    assert site.endpoints() == {"count/0": "ready"}
+
+
+def test_a_node_that_freezes_during_an_apply_is_named_and_the_next_apply_finishes(site: LabSite) -> None:
+    site.catalogue({"count": model("count.gguf", llama(gpus=4, shapes=["1x4"]), replicas=3)})
+    placed = site.json("plan")["body"]["placements"]
+    frozen = site.lab.nodes[placed[0]["nodes"][0]["n"]]
+    going = site.popen("apply", "--yes")
+    wait_until(lambda: _rows(site) > 0, frozen.log, timeout_s=60)
+    frozen.freeze()
+    out, err = going.communicate(timeout=240)
+    assert going.returncode == 5, out + err
+    assert frozen.name in err
+    assert sorted(site.endpoints().values()) == ["ready", "ready"]
+    frozen.thaw()
+    frozen.ready()
+    site.llmgw("apply", "--yes")
+    assert sorted(site.endpoints().values()) == ["ready"] * 3
+    assert sum(map(len, site.units().values())) == 3
+
+
+@pytest.mark.parametrize("row", [1, 2, 3, 4, 6])
+def test_after_a_kill_of_an_apply_the_next_plan_shows_the_rest(site: LabSite, row: int) -> None:
+    going = site.popen("apply", "--yes")
+    try:
+        wait_until(lambda: _rows(site) >= row, lambda: f"{_rows(site)} rows", timeout_s=90)
+        going.kill()
+    finally:
+        going.communicate()
+    done = (
+        {name for name, state in site.endpoints().items() if state == "ready"} if _has_published(site) else set()
+    )
+    left = {replica for _, replica in site.actions()}
+    assert left == {"count/0", "count/1"} - done
+    site.llmgw("apply", "--yes")
+    assert site.endpoints() == {"count/0": "ready", "count/1": "ready"}
+    assert sum(map(len, site.units().values())) == 2
+    assert site.actions() == []
+
+
+def _has_published(site: LabSite) -> bool:
+    return bool(site.lab.nodes["r1"].console("test -e /var/lib/llmgw/published/endpoints.json").returncode == 0)
+
+
+def _rows(site: LabSite) -> int:
+    """The rows of the journal so far."""
+    if not site.state.exists():
+        return 0
+    with sqlite3.connect(f"file:{site.state}?mode=ro", uri=True) as store:
+        try:
+            return int(store.execute("SELECT count(*) FROM journal").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
