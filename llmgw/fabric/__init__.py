@@ -3,17 +3,18 @@
 from llmgw.fabric.analyse import analyse
 from llmgw.fabric.coverage import InventoryPort, candidates, known_ports, uncovered, unseen_hosts
 from llmgw.fabric.diff import Change, ChangeItem, Changes, change_lines, diff
-from llmgw.fabric.exports import host_list, prometheus, slurm_conf, slurm_yaml
 from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
 from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
 from llmgw.fabric.judge import Reading, Verdict, read
 from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
+from llmgw.fabric.metrics import prometheus
 from llmgw.fabric.node_paths import paths
 from llmgw.fabric.owners import KnownPort
 from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.fabric.rates import gbps, nominal
 from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
+from llmgw.fabric.slurm import host_list, slurm_conf, slurm_yaml
 from llmgw.fabric.topology import Summary, Topology, summary, topology
 from llmgw.fabric.verify import FindingItem, Findings, finding_lines, verify
 
