@@ -200,6 +200,8 @@ def test_what_the_tool_gave_up_on_is_rejected() -> None:
 
 
 def test_a_warning_of_the_tool_makes_a_scan_partial_and_a_shells_chatter_does_not() -> None:
+    simulator = 'ibwarn: [31918] sim_connect: attached as client 0 at node "H-0c42a10300000700"\n'
+    assert read(SMALL, stderr=simulator).verdict.state == "complete"
     assert read(SMALL, stderr="ibwarn: [4711] mad_rpc: _do_madrpc failed\n").verdict.state == "partial"
     assert (
         read(SMALL, stderr="Warning: Permanently added 'n1' to the list of known hosts.\n").verdict.state
