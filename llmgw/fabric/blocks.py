@@ -63,18 +63,21 @@ def _adapter(match: re.Match[str], first: int, seen: Seen) -> Device | None:
     """An adapter with one cable, to a switch: six blocks of seven."""
     vendor, model, system, stated, ports, guid, name, *ends = match.groups()
     port, own, peer, peer_port, own_lid, peer_name, lid, rate = ends
-    guids, same, numbers, hexes = seen.guids, seen.same, seen.numbers, seen.hexes
+    same, numbers, hexes = seen.same, seen.numbers, seen.hexes
     number, line = numbers[port], first + (4 if system else 3)
     if guid != stated.rjust(16, "0") or not name.strip() or rate not in KNOWN or not 0 < number <= numbers[ports]:
         return None
     guid = same[guid]
+    own_guid = guid if own == stated else own.rjust(16, "0")
     cable = PortLine(
         line + 1, number, same[peer], numbers[peer_port], same[peer_name], numbers[lid], KNOWN[rate],
-        guids[own], "", numbers[own_lid],
+        own_guid, "", numbers[own_lid],
     )  # fmt: skip
+    if system is not None:
+        system = guid if system == stated else system.rjust(16, "0")
     return Device(
-        guid, _CA, numbers[ports], same[name], line, hexes[vendor], hexes[model],
-        guids[system] if system else "", (guid,), None, None, "", "", {number: cable},
+        guid, _CA, numbers[ports], name, line, hexes[vendor], hexes[model], system or "", (guid,), None, None, "", "",
+        {number: cable},
     )  # fmt: skip
 
 
@@ -83,7 +86,7 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
     found = _PORTS(body)
     if len(found) != body.count("\n"):
         return None
-    guids, same, numbers = seen.guids, seen.same, seen.numbers
+    same, numbers = seen.same, seen.numbers
     cables: dict[int, PortLine] = {}
     to = to_name = ""
     for port, before, peer, peer_port, between, name, lid, rate in found:
@@ -92,14 +95,16 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
             return None
         number = numbers[port]
         if peer != to or name != to_name:
-            to, to_name = same[peer], same[name]
+            to, to_name = same[peer], name
         if between == "\t\t# " and before == "\t":
+            if name is to_name:
+                to_name = same[name]
             cables[number] = PortLine(line, number, to, numbers[peer_port], to_name, numbers[lid], KNOWN[rate])
             continue
         words = between.split()
         peer_guid, own_lid = "", None
         if len(words) == 2 and words[0][0] == "(" and words[0][-1] == ")":
-            peer_guid = guids[words.pop(0)[1:-1]]
+            peer_guid = words.pop(0)[1:-1].lower().rjust(16, "0")
         elif len(words) == 5 and words[1] == "lid" and words[2].isdecimal():
             own_lid = numbers[words[2]]
         elif len(words) != 1:
@@ -109,8 +114,8 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
             return None
         cables[number] = PortLine(
             line, number, to, numbers[peer_port], to_name, numbers[lid], KNOWN[rate],
-            guids[own[1:-1]] if own else "", peer_guid, own_lid,
+            own[1:-1].lower().rjust(16, "0") if own else "", peer_guid, own_lid,
         )  # fmt: skip
-    if len(cables) != len(found) or guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
+    if len(cables) != len(found) or seen.guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
         return None
     return cables

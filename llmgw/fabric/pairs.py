@@ -59,8 +59,8 @@ def join(scan: Scan) -> Joined:
                 edges.append(len(pairs))
             if (
                 line.rate is not mirror.rate
-                or line.name is not other.name
-                or mirror.name is not device.name
+                or line.name != other.name
+                or mirror.name != device.name
                 or line.lid != (other.lid if mirror.own_lid is None else mirror.own_lid)
                 or mirror.lid != (device.lid if line.own_lid is None else line.own_lid)
                 or line.peer_guid != mirror.port_guid
