@@ -230,7 +230,7 @@ def assert_harmless(svg: ET.Element) -> None:
 @needs_graphviz
 @pytest.mark.parametrize("name", HOSTILE)
 def test_graphviz_shows_any_text_as_it_is(name: str) -> None:
-    svg = svg_of(f"graph g {{ a [label={quoted(name)}, tooltip={hint(name)}]; b; }}", ("dot",))
+    svg = svg_of(f"graph g {{ a [label={quoted(name)}, tooltip={hint(name)}]; b; }}", Engine("dot"))
     assert_harmless(svg)
     texts = ["".join(element.itertext()) for element in svg.iter() if element.tag.endswith("}text")]
     assert texts == [shown(name), "b"]
