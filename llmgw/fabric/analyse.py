@@ -11,9 +11,10 @@ from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings
 from llmgw.fabric.host_classes import Spot
+from llmgw.fabric.hostlists import label_list
 from llmgw.fabric.judge import Reading
 from llmgw.fabric.kinds import Measured, measure
-from llmgw.fabric.labels import chassis_of, domain_ids, domain_name, pod_ids, switch_labels
+from llmgw.fabric.labels import chassis_of, domain_ids, pod_ids, switch_labels
 from llmgw.fabric.names import host_class, natural_order
 from llmgw.fabric.owners import KnownPort, Owner, Seen, owners
 from llmgw.fabric.pairs import Pair
@@ -221,7 +222,7 @@ def _domains(
     pods = _pods(dict(zip(ids, leaf_sets, strict=True)), near, switches, earlier)
     return {
         one: Domain(
-            one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
+            one, label_list([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
         )
         for one, leaves, at in zip(ids, leaf_sets, order, strict=True)
     }

@@ -125,6 +125,11 @@ def _whole(scan: Scan) -> Iterator[Problem]:
             if switch.lid == 0:
                 what = f"{switch.guid} did not tell its state, or the subnet manager has not reached it"
                 yield Problem(switch.line, Trouble.NO_LID, Weight.PARTIAL, what)
+    if any(device.model for device in scan.devices.values()):
+        for device in scan.devices.values():
+            if not device.model:
+                what = f"{device.guid} has no devid line above it, others have"
+                yield Problem(device.line, Trouble.NO_MODEL, Weight.PARTIAL, what)
 
 
 def _ends(scan: Scan, one_sided: list[OneSided]) -> Iterator[Problem]:

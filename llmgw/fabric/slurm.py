@@ -4,14 +4,12 @@ A tree has one way up, so that a leaf domain is written as one switch, whatever 
 above it, and the fabric as the root.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 
-from llmgw.base import is_host_name, natural
+from llmgw.base import is_host_name
 from llmgw.fabric.fabric import Fabric
-
-_NUMBER_AT_END = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII)
+from llmgw.fabric.hostlists import host_list
 
 
 def slurm_conf(fabric: Fabric, *, name: str, hosts: Collection[str] = ()) -> str:
@@ -51,28 +49,3 @@ def _tree(fabric: Fabric, name: str, hosts: Collection[str]) -> list[tuple[str, 
         root = name if name not in {switch for switch, _ in tree} else f"{name}-root"
         tree.append((root, ",".join(pods)))
     return tree
-
-
-def host_list(hosts: Iterable[str]) -> str:
-    """Slurm's short form of host names: `gpu[01-03,07],login1`. Numbers of one width go together."""
-    own = natural(set(hosts))
-    parts = {host: match.groups() for host in own if (match := _NUMBER_AT_END.fullmatch(host))}
-    padded = {(head, len(digits)) for head, digits in parts.values() if digits[0] == "0"}
-    groups: dict[tuple[str, int], list[int]] = {}
-    for host in own:
-        head, digits = parts.get(host, (host, ""))
-        width = len(digits) if (head, len(digits)) in padded else 0 if digits else -1
-        numbers = groups.setdefault((head, width), [])
-        numbers += [int(digits)] if digits else []
-    return ",".join(_group(head, width, numbers) for (head, width), numbers in groups.items())
-
-
-def _group(head: str, width: int, numbers: Sequence[int]) -> str:
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    parts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in ranges]
-    return f"{head}[{','.join(parts)}]" if len(numbers) > 1 else f"{head}{''.join(parts)}"
