@@ -92,7 +92,7 @@ def _gauges(sample: Sample) -> Iterator[_Gauge]:
     yield "cable_short", "One for each short cable.", [(own | labels, 1) for labels in _short(fabric)]
 
 
-def _short(fabric: Fabric) -> Iterator[Mapping[str, str]]:
+def _short(fabric: Fabric) -> Iterator[dict[str, str]]:
     for cable in [cable for cable in fabric.cables if cable.degraded][:_LIMIT_SERIES]:
         a, b = two_ends(fabric, cable)
         where = {"guid": cable.a, "port": str(cable.a_port), "a": a, "b": b}
