@@ -37,7 +37,7 @@ check: env ## style, types, layers and the fast tests; under two minutes
 	pytest -m "not ($(SLOW))"
 
 test: packages env engine check ## everything, real parts included; skips with a reason what the machine cannot do
-	pytest -m "$(SLOW)"
+	pytest -rs -m "$(SLOW)"
 
 demo: ## from nothing to a streamed answer, every part real
 	@tests/lab/demo.sh up
@@ -47,9 +47,10 @@ demo-down: ## the end of the demo
 
 bench: env ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench
+	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
-	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --extra dev --extra uvloop \
+	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --all-extras \
 	    --no-annotate --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean: ## remove what was built

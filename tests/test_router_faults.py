@@ -482,6 +482,23 @@ def test_d15_long_and_encoded_bodies_never_reach_an_engine() -> None:
     run(work())
 
 
+def test_d15_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
+    """A connection closed with bytes unread would be reset, and the answer with it."""
+
+    async def work() -> None:
+        async with engines(1) as one, running(QUIET, static=static(one)) as world:
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            writer.write(written(b"", headers={"Content-Length": str(64 << 20)}))
+            for _ in range(20):
+                writer.write(b"x" * 100_000)
+                await asyncio.sleep(0.005)
+            assert (await read_answer(reader)).status == 413
+            assert await reader.read() == b""
+            writer.close()
+
+    run(work())
+
+
 def test_d15_a_refusal_comes_before_the_body_is_asked_for() -> None:
     async def work() -> None:
         async with engines(1) as one, running(QUIET, static=static(one)) as world:

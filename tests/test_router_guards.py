@@ -17,9 +17,9 @@ import pytest
 from yarl import URL
 
 from llmgw.router.logs import JsonLines
-from llmgw.router.status import replace_whole
 from llmgw.serving.endpoints import EndpointsFile
 from llmgw.serving.keys import digest_of, is_well_formed, make_key
+from llmgw.store.files import write_whole
 from llmgw.store.usage import UsageLedger
 from tests.fakes.http_engine import answers, engines, streams
 from tests.fakes.router_world import (
@@ -263,7 +263,7 @@ _WRITER = """
 import sys
 from collections import Counter
 from pathlib import Path
-from llmgw.router.status import replace_whole
+from llmgw.store.files import write_whole
 path, generation = Path(sys.argv[1]), int(sys.argv[2])
 while True:
     generation += 1
@@ -271,7 +271,7 @@ while True:
         generation, ",".join(
             '{"id":"m/%d","model":"m","profile":"p","url":"http://10.0.0.1:%d","state":"ready","node":"n","spec":"s"}'
             % (n, 1000 + n) for n in range(50)))
-    replace_whole(path, text)
+    write_whole(path, text)
     print(generation, flush=True)
 """
 
@@ -322,7 +322,7 @@ def test_a11_a_broken_file_is_kept_out_and_the_last_good_one_stays(
         async with engines(1) as (engine,):
             publish(tmp_path, 5, [("m/0", engine.url)])
             async with running(QUIET, published=tmp_path) as world:
-                replace_whole(tmp_path / "endpoints.json", "")
+                write_whole(tmp_path / "endpoints.json", "")
                 (tmp_path / "endpoints.json").write_bytes(BROKEN[name])
                 await until(lambda: world.router.problem)
                 await asyncio.sleep(0.3)
@@ -354,6 +354,20 @@ def test_a11_a_file_that_is_not_there_at_all_makes_the_router_unready_and_not_de
             publish(tmp_path, 1, [("m/0", engine.url)])
             await until(lambda: world.router.catalog.generation == 1)
             assert (await world.ask()).status == 200
+
+    run(work())
+
+
+def test_endpoints_of_the_command_line_are_served_whether_there_is_a_file_or_not(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with engines(2) as (given, published), running(
+            QUIET, published=tmp_path, static=static([given], models=("own",))
+        ) as world:  # fmt: skip
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
+            publish(tmp_path, 0, [("m/0", published.url)])
+            await until(lambda: "m" in world.router.backends.groups)
+            assert (await world.ask()).status == 200
+            assert (await world.ask(chat() | {"model": "own"})).status == 200
 
     run(work())
 

@@ -213,8 +213,8 @@ def test_workers_share_limits_and_one_that_dies_is_replaced(tmp_path: Path) -> N
                 await asyncio.gather(*many, return_exceptions=True)
                 page = (await in_thread(lambda: get(f"http://127.0.0.1:{metrics}/metrics")))[1].decode()
                 assert 'llmgw_tenant_requests_total{model="m",tenant="t"}' in page
-                status = json.loads((tmp_path / "endpoints.status").read_text())
-                assert status["generation"] == 1
+                await until((tmp_path / "endpoints.status").exists)
+                assert json.loads((tmp_path / "endpoints.status").read_text())["generation"] == 1
                 children = subprocess.run(
                     ["pgrep", "-P", str(router.process.pid)], capture_output=True, text=True, check=True
                 ).stdout.split()
@@ -226,6 +226,25 @@ def test_workers_share_limits_and_one_that_dies_is_replaced(tmp_path: Path) -> N
                 assert await in_thread(router.stop) == 0
 
     run(work())
+
+
+def test_workers_that_cannot_start_end_the_router_with_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = (
+        "--endpoint",
+        "m/0=http://127.0.0.1:9=m",
+        "--workers",
+        "2",
+        "--usage",
+        str(tmp_path / "file" / "usage"),
+    )
+    text = "from llmgw.cli.router import router_command; router_command()"
+    ended = subprocess.run(
+        [sys.executable, "-c", text, *words, "--listen", f"127.0.0.1:{free_port()}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert "the usage ledger cannot be opened" in ended.stderr
 
 
 @pytest.fixture(scope="module")

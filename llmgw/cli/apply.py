@@ -69,7 +69,7 @@ def apply(
             return _resume(workspace, wishes, lock)
         if file:
             return _saved(workspace, file, wishes, lock, allow_outage=allow_outage)
-        return _fresh(workspace, options, wishes, lock, yes=yes, allow_outage=allow_outage)
+        return apply_fresh(workspace, options, wishes, lock, yes=yes, allow_outage=allow_outage)
 
 
 def _saved(workspace: Workspace, file: Path, wishes: "Wishes", lock: "Lock", *, allow_outage: bool) -> int:
@@ -89,9 +89,10 @@ def _saved(workspace: Workspace, file: Path, wishes: "Wishes", lock: "Lock", *, 
     return _begin(workspace, world, plan, wishes, lock, allow_outage=allow_outage)
 
 
-def _fresh(
+def apply_fresh(
     workspace: Workspace, options: "Options", wishes: "Wishes", lock: "Lock", *, yes: bool, allow_outage: bool
 ) -> int:
+    """Plan now, show it, ask, and carry it out."""
     from llmgw.cli.confirm import confirm
     from llmgw.cli.plan import show_plan
     from llmgw.cli.planning import look

@@ -29,6 +29,8 @@ COMMANDS: dict[str, Entry] = {
     "fabric": Entry("llmgw.cli.fabric:fabric", _FABRIC, "Scan, show and draw the InfiniBand fabrics."),
     "plan": Entry("llmgw.cli.plan:plan", _CHANGE, "Show what would be changed, where, and why."),
     "apply": Entry("llmgw.cli.apply:apply", _CHANGE, "Carry out a plan."),
+    "status": Entry("llmgw.cli.status:status", _RUN, "Show what runs, where, since when and how it is."),
+    "drift": Entry("llmgw.cli.status:drift", _CHANGE, "Show what differs from the catalogue."),
     "reconcile": Entry("llmgw.cli.reconcile:reconcile", _CHANGE, "Repair what failed; for cron, or --follow."),
     "replicas": Entry(
         "llmgw.cli.replicas:replicas", _RUN, "Show replicas, follow their logs, stop or restart one."

@@ -49,7 +49,13 @@ def show(workspace: Workspace, output: Output) -> None:
 
 
 @endpoints.command()
-@click.option("--format", "kind", required=True, type=click.Choice(["llm-d", "litellm", "vllm-router", "nginx"]))
+@click.option(
+    "--format",
+    "kind",
+    required=True,
+    type=click.Choice(["llm-d", "litellm", "vllm-router", "nginx"]),
+    help="Who is to read it.",
+)
 @click.option("--model", help="Only this model's.")
 @pass_workspace
 def export(workspace: Workspace, kind: str, model: str | None) -> None:

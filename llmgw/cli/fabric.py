@@ -147,7 +147,14 @@ def show(workspace: Workspace, name: str | None, number: int | None, output: Out
 )
 @click.option("--full", is_flag=True, help="Every cable; else the pattern and what breaks it.")
 @click.option("--limit", metavar="pod=|leaf=|node=", help="Only this part.")
-@click.option("--color", "colour", type=click.Choice(["rail", "rate", "state"]), default="rail", show_default=True)
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice(["rail", "rate", "state"]),
+    default="rail",
+    show_default=True,
+    help="What colours say.",
+)
 @click.option("--diff", "old", type=int, metavar="SCAN", help="Mark what changed since that scan.")
 @click.option(
     "--plan", "plan_file", type=click.Path(path_type=Path), help="Mark where this plan puts its replicas."

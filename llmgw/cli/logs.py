@@ -5,12 +5,14 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from queue import SimpleQueue
 
 import click
 
 from llmgw.base import LlmgwError, visible
+from llmgw.cli.history import ago
+from llmgw.cli.workspace import Workspace
 from llmgw.observed import Run
 from llmgw.remote.steps import run_dir
 from llmgw.site import InventoryHost, Site
@@ -80,3 +82,48 @@ def follow(
         left -= 1
         if line is not None:
             click.echo(f"llmgw: {source.node.name}: {visible(line.message)}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of logs is to be shown: so many last lines, newer than, matching, going on."""
+
+    count: int
+    since: str | None
+    grep: str | None
+    follow: bool
+
+
+def show_logs(workspace: Workspace, ranks: Iterable[tuple[str, Run]], wish: Reading) -> None:
+    """Show the logs of these ranks (node and run), from their nodes; each line with its node where several."""
+    from llmgw.remote.ssh import connected, lines, route_of
+    from llmgw.store.published import all_engine_keys
+
+    pattern = _pattern(wish.grep)
+    begin = ago(wish.since, now=datetime.now(UTC)) if wish.since else None
+    site = workspace.site
+    sources = []
+    for host, run in ranks:
+        node = site.node(host)
+        command = log_command(site, node, run, lines=wish.count, since=begin, follow=wish.follow)
+        sources.append(Source(node, run, command))
+    mask = masker(all_engine_keys(workspace.store))
+    connect_s = site.settings.timeouts.connect_s
+
+    def read(source: Source) -> Iterator[str]:
+        with connected(route_of(source.node), timeout_s=connect_s) as client:
+            yield from lines(client, source.command, timeout_s=None if wish.follow else 60)
+
+    def show_line(source: Source, line: str) -> None:
+        if pattern is None or pattern.search(line):
+            head = f"{source.node.name} {source.run.unit}: " if len(sources) > 1 else ""
+            click.echo(head + mask(line))
+
+    follow(sources, read, show=show_line)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise LlmgwError(f"--grep {text!r} is no regular expression: {error}") from None

@@ -179,3 +179,26 @@ def uncordon(workspace: Workspace, pattern: str) -> None:
             say(f"{node.name}: given back to placement")
         else:
             say(f"{node.name}: was not cordoned")
+
+
+@nodes.command()
+@click.argument("name")
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on showing lines as they come.")
+@click.option("--since", help="Only what is newer: 30m, 2h, or a time.")
+@click.option("--grep", help="Only lines that match this regular expression.")
+@click.option("-n", "--lines", "count", default=100, show_default=True, help="At most so many of each engine.")
+@pass_workspace
+def logs(
+    workspace: Workspace, name: str, following: bool, since: str | None, grep: str | None, count: int
+) -> None:
+    """Show what the engines on a node print, each line with its unit."""
+    from llmgw.cli.logs import Reading, show_logs
+    from llmgw.store.nodes import load_facts
+
+    (node,) = chosen(workspace.site.nodes, name)
+    seen = load_facts(workspace.store, [node.name]).nodes.get(node.name)
+    runs = [(node.name, run) for run in (seen.runs if seen else ())]
+    if not runs:
+        say(f"{node.name}: no engine was seen there")
+        return
+    show_logs(workspace, runs, Reading(count=count, since=since, grep=grep, follow=following))

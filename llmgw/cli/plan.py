@@ -8,11 +8,12 @@ import click
 
 from llmgw.base import ExitCode
 from llmgw.cli.output import Output, output_options
-from llmgw.cli.workspace import Workspace, pass_workspace, say
+from llmgw.cli.workspace import Workspace, pass_workspace
 from llmgw.plan import Options, Plan
 
 if TYPE_CHECKING:
     from llmgw.cli.planning import World
+    from llmgw.plan.think import Thought
 
 
 @click.command()
@@ -59,7 +60,8 @@ def plan(
 
     options = Options(repack=repack, targets=targets, replace=replaced, replace_unreachable=replace_unreachable)
     world = look(workspace, refresh=refresh, facts_file=facts_file)
-    made = world.plan(options)
+    thought = world.think(options)
+    made = world.plan_of(thought)
     if out:
         from llmgw.store.files import write_whole
 
@@ -67,7 +69,7 @@ def plan(
     if not output.for_people:
         output.document(made.model_dump(mode="json"))
     elif explained:
-        explain(world, options, explained)
+        explain(thought, explained)
     else:
         show_plan(workspace, world, made, saved=out)
     return exit_code(made, allow_unplaced=allow_unplaced, detailed=detailed_exitcode)
@@ -97,6 +99,13 @@ def exit_code(made: Plan, *, allow_unplaced: bool, detailed: bool) -> int:
     return ExitCode.CHANGES if detailed and made.body.actions else ExitCode.DONE
 
 
-def explain(world: "World", options: Options, names: Sequence[str]) -> None:
+def explain(thought: "Thought", names: Sequence[str]) -> None:
     """How each replica's place was found, on stdout."""
-    say("--explain comes with the next step")
+    from llmgw.cli.colour import show, width
+    from llmgw.plan.explain import explain as explained
+    from llmgw.plan.text import explain_lines
+
+    for number, name in enumerate(names):
+        if number:
+            click.echo()
+        show(explain_lines(explained(thought, name), thought.ground, width=width()))

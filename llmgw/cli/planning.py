@@ -11,7 +11,9 @@ from llmgw.cli.asking import ask_nodes
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
-from llmgw.plan import Options, Plan, Published, Standing, make_plan
+from llmgw.plan import Options, Plan, Published, Standing
+from llmgw.plan.make import body_of
+from llmgw.plan.think import Question, Thought, think
 from llmgw.site import Site
 from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
@@ -32,15 +34,27 @@ class World:
     now: datetime
     took_s: float | None = None
 
+    def think(self, options: Options) -> Thought:
+        """All that is behind a plan of this world, for whoever wants reasons."""
+        return think(Question(self.site, self.fabrics, self.facts, self.standing, options, self.now))
+
     def plan(self, options: Options) -> Plan:
         """The plan of this world."""
-        body = make_plan(self.site, self.fabrics, self.facts, self.standing, options=options, now=self.now)
-        return Plan.of(body, created=self.now.replace(microsecond=0), by=operator())
+        return self.plan_of(self.think(options))
+
+    def plan_of(self, thought: Thought) -> Plan:
+        """The plan that was thought out."""
+        return Plan.of(body_of(thought), created=self.now.replace(microsecond=0), by=operator())
 
 
-def look(workspace: Workspace, *, refresh: bool, facts_file: Path | None = None) -> World:
-    """The world now: nodes asked where `refresh`, else as they were last seen, or as a facts document has them."""
-    site, began = workspace.site, time.monotonic()
+def look(
+    workspace: Workspace, *, refresh: bool, facts_file: Path | None = None, remembered: bool = False
+) -> World:
+    """The world now: nodes asked where `refresh`, else as they were last seen, or as a facts document has them.
+
+    `remembered`: the inventory too as it was last read, for commands that must not wait for Ansible.
+    """
+    site, began = workspace.remembered_site if remembered else workspace.site, time.monotonic()
     if facts_file is not None:
         facts = Facts.read(read_text(facts_file), str(facts_file))
     else:

@@ -1,18 +1,16 @@
 """llmgw replicas: the copies that run, their logs, and taking one down by hand."""
 
-import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from llmgw.base import LlmgwError, UsageError, duration, near
+from llmgw.base import UsageError, duration, near
 from llmgw.cli.asking import ask_nodes
-from llmgw.cli.history import ago
 from llmgw.cli.output import Column, Output, output_options
-from llmgw.cli.workspace import Workspace, pass_workspace
+from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
 from llmgw.observed import Facts, Incarnation, incarnations
+from llmgw.plan import Plan
 
 COLUMNS = (
     Column("REPLICA", "name"),
@@ -133,42 +131,81 @@ def logs(
 
     Keys that llmgw gave to engines are masked.
     """
-    from llmgw.cli.logs import Source, follow, log_command, masker
-    from llmgw.remote.ssh import connected, lines, route_of
-    from llmgw.store.published import all_engine_keys
+    from llmgw.cli.logs import Reading, show_logs
 
-    pattern = _pattern(grep)
-    begin = ago(since, now=datetime.now(UTC)) if since else None
-    site = workspace.site
     latest = max(_found(_facts(workspace, refresh=False), name), key=_age)
-    sources = []
-    for number, (host, run) in latest.ranks.items():
-        if rank in (None, number):
-            node = site.node(host)
-            command = log_command(site, node, run, lines=count, since=begin, follow=following)
-            sources.append(Source(node, run, command))
-    if not sources:
+    ranks = [found for number, found in latest.ranks.items() if rank in (None, number)]
+    if not ranks:
         raise UsageError(f"{name} has no rank {rank}", hint=f"it has 0 to {len(latest.nodes) - 1}")
-    mask = masker(all_engine_keys(workspace.store))
-    connect_s = site.settings.timeouts.connect_s
-
-    def read(source: Source) -> Iterator[str]:
-        with connected(route_of(source.node), timeout_s=connect_s) as client:
-            yield from lines(client, source.command, timeout_s=None if following else 60)
-
-    def show_line(source: Source, line: str) -> None:
-        if pattern is None or pattern.search(line):
-            head = f"{source.node.name}: " if len(sources) > 1 else ""
-            click.echo(head + mask(line))
-
-    follow(sources, read, show=show_line)
+    show_logs(workspace, ranks, Reading(count=count, since=since, grep=grep, follow=following))
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise LlmgwError(f"--grep {text!r} is no regular expression: {error}") from None
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+_OUTAGE = click.option("--allow-outage", is_flag=True, help="Although its model then has too few ready replicas.")
+
+
+@replicas.command()
+@click.argument("name")
+@_YES
+@pass_workspace
+def stop(workspace: Workspace, name: str, yes: bool) -> int:
+    """Drain a replica and stop it now.
+
+    The catalogue still asks for it: the next apply or reconcile starts it again. To be rid of it change models.yml.
+    """
+    return _by_hand(workspace, name, "stop", yes=yes)
+
+
+@replicas.command()
+@click.argument("name")
+@_YES
+@pass_workspace
+def drain(workspace: Workspace, name: str, yes: bool) -> int:
+    """Take a replica out of every router and wait until it has nothing under way; it goes on running.
+
+    The next apply publishes it again.
+    """
+    return _by_hand(workspace, name, "drain", yes=yes)
+
+
+def _by_hand(workspace: Workspace, name: str, word: str, *, yes: bool) -> int:
+    from llmgw.cli.applying import Wishes, carry_out
+    from llmgw.cli.confirm import confirm
+    from llmgw.cli.planning import look
+    from llmgw.plan import Op, Options
+    from llmgw.plan.byhand import by_hand
+    from llmgw.store import locked
+    from llmgw.store.journal import consume
+
+    workspace.site  # noqa: B018 -- what is wrong with the files is said before the lock is taken
+    with locked(workspace.store, f"llmgw replicas {word} {name}", tell=say) as lock:
+        world = look(workspace, refresh=True)
+        thought = world.think(Options())
+        action = by_hand(thought, name, Op(word))
+        confirm(f"{word} {name} on {', '.join(action.nodes)}?", yes=yes)
+        whole = world.plan_of(thought)
+        body = whole.body.model_copy(update={"actions": (action,), "unplaced": ()})
+        plan = Plan.of(body, created=whole.created, by=whole.by)
+        consume(workspace.store, plan, by=operator(), supersede=False)
+        return carry_out(workspace, world, plan, Wishes(), lock=lock)
+
+
+@replicas.command()
+@click.argument("name")
+@_YES
+@_OUTAGE
+@pass_workspace
+def restart(workspace: Workspace, name: str, yes: bool, allow_outage: bool) -> int:
+    """Drain a replica, stop it and start it again, by the catalogue as it is now."""
+    from llmgw.cli.apply import apply_fresh
+    from llmgw.cli.applying import Wishes
+    from llmgw.plan import Options
+    from llmgw.store import locked
+
+    workspace.site  # noqa: B018 -- as above
+    with locked(workspace.store, f"llmgw replicas restart {name}", tell=say) as lock:
+        options = Options(targets=(name,), replace=(name,))
+        return apply_fresh(workspace, options, Wishes(), lock, yes=yes, allow_outage=allow_outage)
 
 
 def _age(found: Incarnation) -> datetime:

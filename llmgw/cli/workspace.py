@@ -64,8 +64,8 @@ class Workspace:
         from llmgw.site import parse_catalogue
         from llmgw.store.files import read_text
 
-        path = self.path(CATALOGUE)
-        return parse_catalogue(read_text(path), str(path), self.settings)
+        settings, path = self.settings, self.path(CATALOGUE)
+        return parse_catalogue(read_text(path), str(path), settings)
 
     @cached_property
     def listing(self) -> dict[str, Any]:
@@ -77,6 +77,7 @@ class Workspace:
     @cached_property
     def site(self) -> "Site":
         """The whole site. A static inventory that has not changed since it was last read is taken from the store."""
+        self.catalogue  # noqa: B018 -- what is wrong with llmgw's own files is said before Ansible is asked
         return self._made(self._current_listing())
 
     def _current_listing(self) -> dict[str, Any]:

@@ -3,18 +3,22 @@
 from llmgw.fabric.analyse import analyse
 from llmgw.fabric.coverage import InventoryPort, candidates, known_ports, uncovered, unseen_hosts
 from llmgw.fabric.diff import Change, ChangeItem, Changes, change_lines, diff
-from llmgw.fabric.exports import host_list, prometheus, slurm_conf, slurm_yaml
 from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
+from llmgw.fabric.hostlists import host_list, label_list
 from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
 from llmgw.fabric.judge import Reading, Verdict, read
 from llmgw.fabric.lean import lean_paths
 from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
+from llmgw.fabric.metrics import Sample, prometheus
 from llmgw.fabric.node_paths import paths
 from llmgw.fabric.owners import KnownPort
 from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.fabric.rates import gbps, nominal
+from llmgw.fabric.remembered import MissedCable, cabled_ports, missed_cables, overlaid
+from llmgw.fabric.same import substance
 from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
+from llmgw.fabric.slurm import slurm_conf, slurm_yaml
 from llmgw.fabric.topology import Summary, Topology, summary, topology
 from llmgw.fabric.verify import FindingItem, Findings, finding_lines, verify
 
@@ -35,11 +39,13 @@ __all__ = [
     "InventoryPort",
     "KnownPort",
     "LinkState",
+    "MissedCable",
     "NodePath",
     "Paths",
     "Problem",
     "Rail",
     "Reading",
+    "Sample",
     "Scan",
     "ScanSource",
     "Severity",
@@ -53,6 +59,7 @@ __all__ = [
     "Verdict",
     "Weight",
     "analyse",
+    "cabled_ports",
     "candidates",
     "change_lines",
     "diff",
@@ -62,8 +69,11 @@ __all__ = [
     "host_list",
     "identify",
     "known_ports",
+    "label_list",
     "lean_paths",
+    "missed_cables",
     "nominal",
+    "overlaid",
     "parse",
     "parse_linkinfo",
     "parse_source",
@@ -72,6 +82,7 @@ __all__ = [
     "read",
     "slurm_conf",
     "slurm_yaml",
+    "substance",
     "summary",
     "topology",
     "uncovered",

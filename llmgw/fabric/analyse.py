@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from llmgw.base import natural
+from llmgw.fabric.bulk import collector_at_rest
 from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings
 from llmgw.fabric.host_classes import Spot
+from llmgw.fabric.hostlists import label_list
 from llmgw.fabric.judge import Reading
 from llmgw.fabric.kinds import Measured, measure
-from llmgw.fabric.labels import chassis_of, domain_ids, domain_name, pod_ids, switch_labels
+from llmgw.fabric.labels import chassis_of, domain_ids, pod_ids, switch_labels
 from llmgw.fabric.names import host_class, natural_order
 from llmgw.fabric.owners import KnownPort, Owner, Seen, owners
 from llmgw.fabric.pairs import Pair
@@ -43,12 +45,22 @@ def analyse(
     `hosts` are the inventory's names. `ports` are the adapters that nodes have reported, by port GUID. `earlier`
     are the domains of the last map of this fabric: domains and pods that are still there keep their ids.
     """
+    with collector_at_rest():
+        return _analysed(reading, hosts, ports or {}, earlier or {})
+
+
+def _analysed(
+    reading: Reading,
+    hosts: Collection[str],
+    ports: Mapping[str, KnownPort],
+    earlier: Mapping[str, KnownDomain],
+) -> Fabric:
     pairs, devices = reading.pairs, reading.scan.devices.values()
     ends, aggregation = _ends(pairs, reading.edges)
     chips = [device for device in devices if device.kind is Kind.SWITCH]
     near = neighbours(chips, {end.device.guid for end in ends})
     distance = distances(near)
-    owned, misfits = owners([_seen(end) for end in ends], hosts, ports or {})
+    owned, misfits = owners([_seen(end) for end in ends], hosts, ports)
     classes = {
         end.device.guid: host_class(owner.claims or owner.node or "")
         for end, owner in zip(ends, owned, strict=True)
@@ -65,7 +77,7 @@ def analyse(
         switches=switches,
         adapters={(one.guid, one.port): one for one in adapters},
         cables=_cables(pairs, measured),
-        domains=_domains(nodes, near, switches, earlier or {}),
+        domains=_domains(nodes, near, switches, earlier),
         rails=rails.count,
         nodes=nodes,
         aggregation=tuple(sorted(aggregation)),
@@ -79,14 +91,15 @@ def _ends(pairs: Sequence[Pair], edges: Iterable[int]) -> tuple[list[_End], froz
     """The adapters' ends of cables, and the GUIDs of aggregation nodes, which are none."""
     found: list[_End] = []
     aggregation = set()
+    card = Kind.ADAPTER
     for index in edges:
         a, a_line, b, b_line = pairs[index]
-        if a.kind is Kind.ADAPTER:
+        if a.kind is card:
             if is_aggregation(a, b, a_line.peer_port):
                 aggregation.add(a.guid)
             else:
                 found.append(_End(a, a_line, index, b))
-        if b.kind is Kind.ADAPTER:
+        if b.kind is card:
             if is_aggregation(b, a, b_line.peer_port):
                 aggregation.add(b.guid)
             else:
@@ -181,8 +194,8 @@ def _by_node(adapters: Iterable[Adapter]) -> dict[str, tuple[Adapter, ...]]:
 def _cables(pairs: Sequence[Pair], measured: Sequence[Measured]) -> tuple[Cable, ...]:
     return tuple(
         [
-            Cable(a.guid, a_line.port, b.guid, b_line.port, *one)
-            for (a, a_line, b, b_line), one in zip(pairs, measured, strict=True)
+            Cable(a.guid, a_line.port, b.guid, b_line.port, rate, expected, degraded)
+            for (a, a_line, b, b_line), (rate, expected, degraded) in zip(pairs, measured, strict=True)
         ]
     )
 
@@ -209,7 +222,7 @@ def _domains(
     pods = _pods(dict(zip(ids, leaf_sets, strict=True)), near, switches, earlier)
     return {
         one: Domain(
-            one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
+            one, label_list([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
         )
         for one, leaves, at in zip(ids, leaf_sets, order, strict=True)
     }

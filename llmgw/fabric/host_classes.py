@@ -61,34 +61,46 @@ class HostClass(NamedTuple):
 
 def _hosts(spots: Sequence[Spot]) -> list[Host]:
     """Every node with its adapters in order: by PCI address where all are known, by device name otherwise."""
-    word_of = _words(spots)
+    by_name, by_address = _words(spots), _addresses(spots)
     of_node: dict[str, list[Spot]] = defaultdict(list)
     for spot in spots:
         of_node[spot.node].append(spot)
     hosts = []
     for node, own in of_node.items():
-        by_pci = all(spot.pci for spot in own)
-        words = {(spot.pci if by_pci else word_of[spot.device], spot.port): spot for spot in own}
-        if len(words) == len(own) and ("", 1) not in words:
-            order = sorted(words) if by_pci else sorted(words, key=lambda word: (natural_order(word[0]), word[1]))
-            hosts.append(Host(node, by_pci, tuple(order), tuple(words[word] for word in order)))
+        by_pci = bool(by_address) and all(spot.pci for spot in own)
+        words = by_address if by_pci else by_name
+        placed = sorted([(*words[spot.pci if by_pci else spot.device, spot.port], spot.key, spot) for spot in own])
+        order = tuple([word for _, word, _, _ in placed])
+        if len(set(order)) == len(own) and ("", 1) not in order:
+            hosts.append(Host(node, by_pci, order, tuple([spot for _, _, _, spot in placed])))
     return hosts
 
 
-def _words(spots: Iterable[Spot]) -> dict[str, str]:
-    """Each device name under the one that orders it.
+def _addresses(spots: Iterable[Spot]) -> dict[Word, tuple[int, Word]]:
+    """Each PCI address and port with its place in order, and itself."""
+    found = sorted({(spot.pci, spot.port) for spot in spots if spot.pci})
+    return {word: (place, word) for place, word in enumerate(found)}
+
+
+def _words(spots: Iterable[Spot]) -> dict[Word, tuple[int, Word]]:
+    """Each device name and port with its place in natural order, and under the name that orders it.
 
     HCA-N and mlx5_(N-1) are one thing under the names of two releases of rdma-ndd: so it is where a leaf has both.
     """
     devices: dict[str, set[str]] = defaultdict(set)
-    for device, leaf in {(spot.device, spot.leaf) for spot in spots}:
-        devices[device].add(leaf)
+    ports = set()
+    for spot in spots:
+        devices[spot.device].add(spot.leaf)
+        ports.add((spot.device, spot.port))
     folded = {device: _folded(device) for device in devices}
     both = any(
         folded[device] != device and leaves & devices.get(folded[device], set())
         for device, leaves in devices.items()
     )
-    return folded if both else {device: device for device in devices}
+    names = {(device, port): (folded[device] if both else device, port) for device, port in ports}
+    order = sorted(set(names.values()), key=lambda word: (natural_order(word[0]), word))
+    places = {word: place for place, word in enumerate(order)}
+    return {written: (places[word], word) for written, word in names.items()}
 
 
 def _folded(device: str) -> str:
@@ -140,8 +152,8 @@ def _class(hosts: list[Host]) -> HostClass:
         own = _ruler_for(host, rulers)
         if own is None:
             continue
-        for seat, (word, spot) in enumerate(zip(host.words, host.spots, strict=True)):
-            seats[spot.key] = seat if own is host.words else own.index(word)
+        for seat, spot in enumerate(host.spots):
+            seats[spot.key] = seat if own is host.words else own.index(host.words[seat])
         if len(host.spots) == len(ruler):
             patterns[_pattern([spot.leaf for spot in host.spots])] += 1
     groups = min(patterns, key=lambda groups: (-patterns[groups], groups))

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from llmgw.base import is_host_name, natural_key
 
 _DEVICE = re.compile(
@@ -34,7 +36,7 @@ def _is_device(word: str) -> bool:
     return _DEVICE.fullmatch(word) is not None
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True, gc=False):
     """What a description claims. `host` is None where it names none; `device` is empty where it names none."""
 
     host: str | None
@@ -52,7 +54,7 @@ class SwitchName(NamedTuple):
 NOBODY = Claim(None, "")
 
 
-def claim(description: str, inventory: Callable[[str], str | None] = lambda _: None) -> Claim:
+def claim(description: str, inventory: Callable[[str], str | None] | None = None) -> Claim:
     """The host and device that an adapter's description claims.
 
     `inventory` returns the inventory's own name of a host (for any way of writing it), None for a stranger. A
@@ -61,11 +63,11 @@ def claim(description: str, inventory: Callable[[str], str | None] = lambda _: N
     """
     words = description.split()
     if len(words) == 2 and _is_device(words[1]) and _is_host(words[0]):
-        return Claim(inventory(words[0]) or words[0], words[1])
+        return Claim((inventory and inventory(words[0])) or words[0], words[1])
     if not words or _FACTORY.match(description.strip()):
         return NOBODY
-    for place, word in enumerate(words[:8]):
-        if host := inventory(word):
+    for place, word in enumerate(words[:8] if inventory else ()):
+        if inventory and (host := inventory(word)):
             return Claim(host, _device(words[:place] + words[place + 1 :]))
     devices = [place for place, word in enumerate(words) if _is_device(word)]
     if devices:

@@ -55,8 +55,6 @@ class Inventory:
 
     def __call__(self, word: str) -> str | None:
         """The inventory's name of the host, None for a stranger."""
-        if not self._names:
-            return None
         word = word.lower()
         return self._names.get(word) or self._short_of(word)
 
@@ -76,25 +74,22 @@ def owners(
     `ports` is by port GUID. `hosts` are the inventory's names; a host that it does not have is named all the
     same (a login node, a storage server).
     """
-    inventory = Inventory(hosts)
+    inventory = Inventory(hosts) if hosts else None
     reported = {port.node for port in ports.values()}
     found = [_owner(seen, inventory, reported, ports) for seen in adapters]
     twice = _claimed_twice(adapters, found)
-    result = [_ambiguous(owner) if owner.claims in twice else owner for owner in found]
-    odd = [
-        (seen, owner)
-        for seen, owner in zip(adapters, result, strict=True)
-        if owner.standing is not Standing.NAMED and owner.claims != owner.node
-    ]
+    result = [_ambiguous(owner) if owner.claims in twice else owner for owner in found] if twice else found
+    odd = [(seen, owner) for seen, owner in zip(adapters, result, strict=True) if owner.claims != owner.node]
     return result, [*_impostors(odd), *_renamed(odd), *_twice(odd)]
 
 
 _Odd = Sequence[tuple[Seen, Owner]]
 
 
-def _owner(seen: Seen, inventory: Inventory, reported: set[str], ports: Mapping[str, KnownPort]) -> Owner:
-    host, device = claim(seen.description, inventory)
-    known = ports.get(seen.port_guid)
+def _owner(seen: Seen, inventory: Inventory | None, reported: set[str], ports: Mapping[str, KnownPort]) -> Owner:
+    claimed = claim(seen.description, inventory)
+    host, device = claimed.host, claimed.device
+    known = ports.get(seen.port_guid) if ports else None
     if known:
         return Owner(known.node, host, known.device or device, known.pci, Standing.FACTS)
     if host is None:
@@ -108,8 +103,9 @@ def _claimed_twice(adapters: Sequence[Seen], found: Sequence[Owner]) -> set[str]
     """Hosts of which two devices claim to be the same one; a claim without a device can be no such proof."""
     claimed: dict[tuple[str, str, int], str] = {}
     twice: set[str] = set()
+    named = Standing.NAMED
     for seen, owner in zip(adapters, found, strict=True):
-        if owner.standing is Standing.NAMED and owner.node and owner.device:
+        if owner.standing is named and owner.node and owner.device:
             first = claimed.setdefault((owner.node, owner.device, seen.port), seen.guid)
             if first != seen.guid:
                 twice.add(owner.node)

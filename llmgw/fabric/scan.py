@@ -41,6 +41,7 @@ class Trouble(StrEnum):
     NO_RATE = "no rate"
     NO_NAME = "no description"
     NO_LID = "switch without LID"
+    NO_MODEL = "device without devid"
     NO_HEADER = "no header"
     NO_SCANNER = "scanning node missing"
     PORT_TWICE = "port listed twice"
@@ -105,10 +106,10 @@ class PortLine(Struct, frozen=True, gc=False):
     name: str
     lid: int | None
     rate: str
-    port_guid: str
-    peer_guid: str
-    own_lid: int | None
-    ext: int
+    port_guid: str = ""
+    peer_guid: str = ""
+    own_lid: int | None = None
+    ext: int = 0
 
 
 class Device(Struct, frozen=True, gc=False):

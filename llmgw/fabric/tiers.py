@@ -36,9 +36,16 @@ def neighbours(switches: Iterable[Device], adapters: Collection[str]) -> Neighbo
     below: dict[str, int] = {}
     around: dict[str, dict[str, int]] = {}
     for guid, switch in own.items():
-        met = Counter([line.peer for line in switch.cables.values()])
-        around[guid] = {peer: number for peer, number in met.items() if peer in own and peer != guid}
-        if hosts := sum(number for peer, number in met.items() if peer in adapters):
+        near: dict[str, int] = {}
+        hosts = 0
+        for peer, number in Counter([line.peer for line in switch.cables.values()]).items():
+            if peer in own:
+                near[peer] = number
+            elif peer in adapters:
+                hosts += number
+        near.pop(guid, None)
+        around[guid] = near
+        if hosts:
             below[guid] = hosts
     return Neighbours(below, around)
 

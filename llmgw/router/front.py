@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from llmgw.router.core import Router
 
 log = logging.getLogger("llmgw.router")
-IDLE, HEAD, BODY, BUSY = range(4)
+IDLE, HEAD, BODY, BUSY, LEAVING = range(5)
+_LEAVE_S = 2.0
 _LONG_READ = 16 * 1024
 
 
@@ -191,6 +192,7 @@ class Front(asyncio.Protocol):
             self._ready = request
             return
         self._waiting.append(request)
+        self.transport.pause_reading()  # one request ahead is enough to hold
         if len(self._waiting) > self.router.config.limits.pipelined:
             raise Refused(CROWDED)
 
@@ -246,7 +248,10 @@ class Front(asyncio.Protocol):
 
     def _resume(self) -> None:
         if self._waiting and self.exchange is None and not self.is_over:
-            self._begin(self._waiting.popleft())
+            request = self._waiting.popleft()
+            if not self._waiting and self._fault is None:
+                self.transport.resume_reading()
+            self._begin(request)
 
     def _give_up(self, fault: Fault) -> None:
         """Answers with the fault, after what is under way, and closes: what else comes cannot be understood."""
@@ -263,7 +268,18 @@ class Front(asyncio.Protocol):
         given = request.headers.get(b"x-request-id") if request is not None else None
         dialect = request.route.dialect if request is not None and request.route is not None else Dialect.OPENAI
         self.answer_fault(fault, dialect, self.router.request_id(given))
-        self.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Closes this side, and reads on for a moment: a close with bytes unread would take the answer back."""
+        self.is_over = True
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.phase = LEAVING
+        self.since = self.router.time()
+        self.transport.write_eof()
+        self.transport.resume_reading()
 
     def close(self) -> None:
         self.is_over = True
@@ -272,7 +288,10 @@ class Front(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """What a sweep does with a connection that has been in one phase for too long."""
         deadlines, phase = self.router.config.deadlines, self.phase
-        if self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
+        if phase == LEAVING:
+            if now - self.since > _LEAVE_S:
+                self.transport.abort()
+        elif self.is_full and now - self.stalled_since > deadlines.stalled_client_s:
             self.is_over = True
             self.transport.abort()
         elif phase == IDLE and now - self.since > (deadlines.keep_alive_s if self._served else deadlines.head_s):

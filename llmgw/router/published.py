@@ -1,5 +1,6 @@
 """The published folder: seen again every second, and taken where a file in it was replaced."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,20 +30,36 @@ class Published:
         self.nodes: NodesFile | None = None
 
     def look(self) -> None:
-        """Takes what is new. Never raises for what a file holds: the last good one stays in use."""
+        """Takes what is new, at once. Never raises for what a file holds: the last good one stays in use."""
+        file = self._news()
+        if file is not None:
+            self._apply(file, self._catalog(file))
+
+    async def look_gently(self) -> None:
+        """The same while requests run: a large file's steps let others have the loop between them."""
+        file = self._news()
+        if file is not None:
+            await asyncio.sleep(0)
+            catalog = self._catalog(file)
+            await asyncio.sleep(0)
+            self._apply(file, catalog)
+
+    def _news(self) -> EndpointsFile | None:
+        """Takes the small files that are new; gives endpoints.json where it is new and good."""
+        router = self._router
+        if router.loaded_at == 0.0 and (router.config.static or self._folder is None):
+            nothing = EndpointsFile(generation=0, written=datetime.now(UTC))
+            router.load(self._catalog(nothing), self._engine_keys)
         if self._folder is None:
-            if self._router.loaded_at == 0.0:
-                self._apply(
-                    catalog_of(EndpointsFile(generation=0, written=datetime.now(UTC)), self._router.config.static)
-                )
-            return
+            return None
         if self._is_new(KEYS):
             self._take_keys()
         if self._is_new(NODES):
             self._take_nodes()
         if self._is_new(ENGINE_KEYS) | self._is_new(ENDPOINTS):
             self._take_engine_keys()
-            self._take_endpoints()
+            return self._endpoints()
+        return None
 
     def _is_new(self, name: str) -> bool:
         try:
@@ -58,27 +75,30 @@ class Published:
         with open(self._folder / name, "rb") as file:  # type: ignore[operator]  # noqa: PTH123
             return file.read(LARGEST + 1)
 
-    def _take_endpoints(self) -> None:
-        router, source = self._router, str(self._folder / ENDPOINTS)  # type: ignore[operator]
+    def _endpoints(self) -> EndpointsFile | None:
+        """The file, or None and its problem kept."""
+        source = str(self._folder / ENDPOINTS)  # type: ignore[operator]
         try:
             text = self._read(ENDPOINTS)
         except OSError as error:
             self._keep_out(f"{source}: {error.strerror}")
-            return
-        decided = decide_reload(text, source, router.catalog.generation)
+            return None
+        decided = decide_reload(text, source, self._router.catalog.generation)
         if decided.file is None:
             self._keep_out(decided.problem)
-            return
-        router.problem = ""
-        count(router.tallies.reloads, "endpoints_ok")
-        self._apply(catalog_of(decided.file, router.config.static))
-        log.info(
-            "endpoints_reloaded",
-            extra={"generation": decided.file.generation, "endpoints": len(decided.file.endpoints)},
-        )
+        return decided.file
 
-    def _apply(self, catalog: Catalog) -> None:
+    def _catalog(self, file: EndpointsFile) -> Catalog:
+        return catalog_of(file, self._router.config.static)
+
+    def _apply(self, file: EndpointsFile, catalog: Catalog) -> None:
+        if catalog.generation < self._router.catalog.generation:
+            return  # another look has been faster
+        self._router.problem = ""
+        count(self._router.tallies.reloads, "endpoints_ok")
         self._router.load(catalog, self._engine_keys)
+        facts = {"generation": file.generation, "endpoints": len(file.endpoints)}
+        log.info("endpoints_reloaded", extra=facts)
 
     def _keep_out(self, problem: str) -> None:
         count(self._router.tallies.reloads, "endpoints_refused")

@@ -55,6 +55,7 @@ class Service:
         shared: SharedCounts | None = None,
         meters: Meters | None = None,
         siblings: Mapping[int, Callable[[], Awaitable[Snapshot | None]]] | None = None,
+        gone: Callable[[], None] | None = None,
     ) -> None:
         self.config = config
         self.sockets = sockets
@@ -64,6 +65,7 @@ class Service:
         self.published = Published(self.router, config.published)
         self.look: Look = look_at(lambda: snapshot(self.router), siblings or {})
         self.stop = asyncio.Event()
+        self._gone = gone or self.stop.set
         self.ready = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -96,7 +98,7 @@ class Service:
     @asynccontextmanager
     async def _handover(self, path: Path) -> AsyncIterator[None]:
         named = [(role, sock) for role, socks in self.sockets.items() for sock in socks]
-        handover = Handover(path, named, self.stop.set)
+        handover = Handover(path, named, self._gone)
         watch = self.loop.create_task(self._answer_door(handover))
         try:
             yield
@@ -154,7 +156,7 @@ class Service:
         status = StatusFile(router, config.published, leads=self.leads) if config.published else None
         tasks = [
             self._every(_SWEEP_S, self._sweep),
-            self._every(config.poll_s, self.published.look),
+            self._every_async(config.poll_s, self.published.look_gently),
             self._every_async(_FLUSH_S, lambda: self._write_usage(writer)),
             self._every_async(config.poll_s, lambda: self._write_status(status)),
         ]

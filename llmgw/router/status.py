@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llmgw.base import LlmgwError
 from llmgw.router.core import Router
 from llmgw.router.published import STATUS
 from llmgw.serving.endpoints import EndpointsStatus
+from llmgw.store.files import write_whole
 
 _PART = ".endpoints.status."
+_MODE = 0o644  # the account that apply logs in with need not be the router's
 
 
 class StatusFile:
@@ -53,12 +56,12 @@ class StatusFile:
         """To the disk; to be called from a thread. A folder that cannot be written is left alone."""
         if part is None:
             return
-        with contextlib.suppress(OSError):
-            replace_whole(self._own, json.dumps(part))
+        with contextlib.suppress(OSError, LlmgwError):
+            write_whole(self._own, json.dumps(part), mode=_MODE)
             if self._leads_since:
                 parts = _living(self._folder)
                 if all(other["leads_since"] <= self._leads_since for other in parts):
-                    replace_whole(self._folder / STATUS, self._sum(parts).text())
+                    write_whole(self._folder / STATUS, self._sum(parts).text(), mode=_MODE)
 
     def _sum(self, parts: list[dict[str, Any]]) -> EndpointsStatus:
         in_flight: dict[str, int] = {}
@@ -95,20 +98,3 @@ def _living(folder: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
     return parts
-
-
-def replace_whole(path: Path, text: str) -> None:
-    """Writes the file whole: another name, fsync, rename, fsync of the folder."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(file, text.encode())
-        os.fsync(file)
-    finally:
-        os.close(file)
-    draft.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from llmgw.base import LlmgwError
 from llmgw.router.config import RouterConfig
 from llmgw.router.listen import activated, listening, release, taken_over
 from llmgw.router.logs import log_to_stderr
@@ -155,23 +156,26 @@ class Supervisor:
     def _watch(self) -> None:
         """Until every worker has ended after a stop.
 
-        One that dies otherwise is started again, at most once a second.
+        One that dies otherwise is started again, at most once a second. LlmgwError where one cannot start at all.
         """
+        failed = False
         while self._workers:
             time.sleep(0.1)
             for number, worker in tuple(self._workers.items()):
                 if worker.poll() is None:
                     continue
-                if self._stopping or self._has_left(worker):
+                if self._stopping or not self._was_ready(number):
+                    failed = failed or not self._stopping
                     del self._workers[number]
                     self._pass_on(signal.SIGTERM, None)
                 elif time.monotonic() - self._started[number] > 1.0:
                     log.error("worker_died", extra={"worker": number, "status": worker.returncode})
                     self._start(number)
+        if failed:
+            raise LlmgwError("a worker could not start; it has said why")
 
-    def _has_left(self, worker: subprocess.Popen[bytes]) -> bool:
-        """A worker that ended well has handed its sockets on: the others go too."""
-        return worker.returncode == 0
+    def _was_ready(self, number: int) -> bool:
+        return (Path(self._folder.name) / str(number)).exists()
 
     def _pass_on(self, number: int, _: object) -> None:
         self._stopping = True
@@ -185,7 +189,11 @@ def work() -> None:
     order: WorkerOrder = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from the supervisor, over a pipe
     log_to_stderr()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    run_on_best_loop(lambda: _serve_order(order))
+    try:
+        run_on_best_loop(lambda: _serve_order(order))
+    except LlmgwError as error:
+        log.error("worker_failed", extra={"problem": error.message})  # what an operator can mend: no traceback
+        sys.exit(error.exit_code)
 
 
 async def _serve_order(order: WorkerOrder) -> None:
@@ -201,7 +209,13 @@ async def _serve_order(order: WorkerOrder) -> None:
         number: _asking(folder / str(number)) for number in range(config.workers) if number != order.number
     }
     service = Service(
-        config, sockets, leads=leads, shared=memory, meters=memory, siblings=siblings if leads else None
+        config,
+        sockets,
+        leads=leads,
+        shared=memory,
+        meters=memory,
+        siblings=siblings if leads else None,
+        gone=lambda: os.kill(os.getppid(), signal.SIGTERM),
     )
     door = await asyncio.start_unix_server(_telling(service), path=folder / f"{order.number}.draft")
     ready = asyncio.get_running_loop().create_task(

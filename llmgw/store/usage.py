@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmgw.base import LlmgwError
+from llmgw.store.filesystem import network_filesystem
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -62,6 +63,11 @@ class UsageLedger:
 
     def prepare(self) -> None:
         """Makes the file, mode 0600; LlmgwError where that cannot be, or a newer llmgw wrote it."""
+        kind = network_filesystem(self._path)
+        if kind:
+            raise LlmgwError(
+                f"{self._path}: is on a network file system ({kind})", hint="give --usage a local file"
+            )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -29,7 +29,8 @@ def main(url: str, model: str, text: str, max_tokens: str = "64") -> int:
     message = {"role": "user", "content": text}
     body = {"model": model, "messages": [message], "max_tokens": int(max_tokens), "stream": True}
     body["stream_options"] = {"include_usage": True}
-    began, last, finish, usage, ident = time.monotonic(), "", "", {}, ""
+    began, last, finish, ident = time.monotonic(), "", "", ""
+    usage: dict[str, int] = {}
     for last in events(url, body):
         chunk = json.loads(last) if last != "[DONE]" else {"choices": []}
         ident, usage = chunk.get("id", ident), chunk.get("usage") or usage

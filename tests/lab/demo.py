@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.fakes.tiny_gguf import telling
-from tests.lab.demo_stage import REPOSITORY, Step, root_stage, rootless_stage
+from tests.lab.demo_stage import Step, root_stage, rootless_stage
 from tests.lab.kernel import LabError
+from tests.lab.layer import REPOSITORY
 
 FOLDER = REPOSITORY / "build" / "demo"
 PREPARE = (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import time
@@ -97,6 +98,15 @@ def commands_environment(folder: Path, site: Path) -> dict[str, str]:
     return os.environ | settings
 
 
+def write_llmgw(folder: Path, environment: dict[str, str], *, before: str = "") -> None:
+    """A program build/demo/llmgw, that is llmgw as the demo runs it."""
+    names = ("LLMGW_SITE", "LLMGW_STATE", "PATH", "LD_LIBRARY_PATH", "GVBINDIR")
+    exports = [f"export {name}={shlex.quote(environment[name])}\n" for name in names if name in environment]
+    script = folder / "llmgw"
+    script.write_text(f'#!/bin/sh\ncd {REPOSITORY}\n{"".join(exports)}exec {before} {VENV}/bin/llmgw "$@"\n')
+    script.chmod(0o755)
+
+
 def _run_here(command: str, environment: dict[str, str]) -> int:
     argv = ["bash", "-euo", "pipefail", "-c", command]
     return subprocess.run(argv, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
@@ -123,15 +133,8 @@ class RootStage:
     def bring_up(self) -> None:
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
-        script = self.folder / "llmgw"
-        environment = commands_environment(self.folder, SITE)
-        exports = [f"{name}={environment[name]}" for name in ("LLMGW_SITE", "LLMGW_STATE")]
-        inner = f"env {' '.join(exports)} {VENV}/bin/llmgw"
-        script.write_text(
-            f"#!/bin/sh\n# llmgw as the demo's control host\ncd {REPOSITORY}\n"
-            f'exec {VENV}/bin/python -m tests.lab --name demo run {inner} "$@"\n'
-        )
-        script.chmod(0o755)
+        network = f"{VENV}/bin/python -m tests.lab --name demo run"
+        write_llmgw(self.folder, commands_environment(self.folder, SITE), before=network)
 
     def run(self, command: str) -> int:
         argv = ["bash", "-euo", "pipefail", "-c", command]
@@ -165,10 +168,10 @@ class RootStage:
     def goodbye(self, url: str) -> str:
         return f"""
 # It stays up. On this machine:
-#   {url}/v1                        the router, an OpenAI API (models: tiny, count)
-#   http://127.0.0.1:{self.admin}                           its pages
-#   build/demo/llmgw replicas list                  llmgw as the control host; any command
-#   build/demo/compute.svg                          the map
+#   {url}/v1        the router, an OpenAI API (models: tiny, count)
+#   http://127.0.0.1:{self.admin}           its pages
+#   build/demo/llmgw replicas list   llmgw as the control host; any command
+#   build/demo/compute.svg           the map
 # Break something, then build/demo/llmgw plan (python -m tests.lab --help says what else can be broken):
 #   build/venv/bin/python -m tests.lab --name demo off n3
 #   build/venv/bin/python -m tests.lab --name demo fabric compute pull "n1 mlx5_0"
@@ -203,6 +206,7 @@ class RootlessStage:
         self.lab.up(keep=True)
         shorten(self.lab.fabrics["compute"])
         write_site(self.lab, self.folder / "site", self.published)
+        write_llmgw(self.folder, self._environment())
 
     def _environment(self) -> dict[str, str]:
         return commands_environment(self.folder, self.folder / "site") | debs.environment()
@@ -230,12 +234,11 @@ class RootlessStage:
         raise LabError(f"the router did not start: {(self.folder / 'router.log').read_text()[-1000:]}")
 
     def goodbye(self, url: str) -> str:
-        exports = f"LLMGW_SITE=build/demo/site LLMGW_STATE={self.folder / 'state.db'}"
         return f"""
 # It stays up. On this machine:
-#   {url}/v1                 the router, an OpenAI API (models: tiny, count)
-#   {exports} build/venv/bin/llmgw replicas list
-#   build/demo/compute.svg                   the map
+#   {url}/v1        the router, an OpenAI API (models: tiny, count)
+#   build/demo/llmgw replicas list   llmgw as the control host; any command
+#   build/demo/compute.svg           the map
 # make demo-down removes every trace of it."""
 
     def take_down(self) -> None:

@@ -200,6 +200,10 @@ class Lab:
         """subprocess.run on the lab's network, in the machine's own files and processes."""
         return self.spaces.run(argv, **options)
 
+    def popen(self, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+        """subprocess.Popen on the lab's network, in the machine's own files and processes."""
+        return self.spaces.popen(argv, **options)
+
     def ssh(self, node: Node, command: str, *, user: str = "root") -> "subprocess.CompletedProcess[str]":
         """A command over SSH from the control host, by the lab's key and host keys."""
         argv = ["ssh", *self.spaces.ssh_options(), f"{user}@{node.address}", command]
@@ -219,7 +223,9 @@ class Lab:
             **variables,
         }
         hosts = {node.name: {"ansible_host": node.address} for node in self.nodes.values()}
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()}
+        children: dict[str, Any] = {
+            group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()
+        }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.lab.kernel import LabError, UnavailableError
@@ -39,7 +40,7 @@ FABRIC = {
 }
 
 
-def _lacking(packages: dict[str, tuple[str, ...]], *roots: Path) -> list[str]:
+def _lacking(packages: Mapping[str, tuple[str, ...]], *roots: Path) -> list[str]:
     return [
         package
         for package, files in packages.items()
@@ -103,9 +104,8 @@ def _make(layer: Path, required: list[str], optional: list[str]) -> None:
     scratch.rmdir()
     if done.returncode:
         shutil.rmtree(partial)
-        raise UnavailableError(
-            f"apt could not install {' '.join(required + optional)}: {done.stderr.strip()[-600:]}"
-        )
+        why = " | ".join(done.stderr.strip().splitlines()[-4:])
+        raise UnavailableError(f"apt could not install {' '.join(required + optional)}: {why}")
     _forget_overlay(partial)
     try:
         partial.rename(layer)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from tests.lab import debs
@@ -168,7 +168,9 @@ class LoopbackLab:
             **variables,
         }
         hosts = {node.name: node.variables() for node in self.nodes.values()}
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()}
+        children: dict[str, Any] = {
+            group: {"hosts": {name: {} for name in names}} for group, names in (groups or {}).items()
+        }
         return {"all": {"vars": common, "hosts": hosts, "children": children}}
 
 
@@ -178,6 +180,8 @@ def sweep(name: str) -> None:
     signal_all(folder, signal.SIGKILL)
     wait_until(lambda: not marked(folder), lambda: f"{marked(folder)} live on", timeout_s=10)
     shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        ROOT.rmdir()  # the last lab's
 
 
 def main(name: str) -> int:

@@ -135,10 +135,15 @@ class Plan:
         """What a good cable runs at, as the tools on hosts show it."""
         return f"4x{self.generation.speed}"
 
+    @property
+    def parts(self) -> tuple[Switch | Adapter, ...]:
+        """Switches, then adapters."""
+        return (*self.switches, *self.adapters)
+
     @cached_property
     def by_name(self) -> Mapping[str, Switch | Adapter]:
         """Every part by its name: "leaf1", "n1 mlx5_0"."""
-        return {part.name: part for part in (*self.switches, *self.adapters)}
+        return {part.name: part for part in self.parts}
 
     def cable(self, one: str, other: str = "", *, nth: int = 0) -> Cable:
         """The nth cable between two parts by name, or of one adapter; KeyError where there is none."""
@@ -168,7 +173,7 @@ class Plan:
             lines[cable.b.id].append(_far_line(cable))
         blocks = [_switch_head(switch, self.generation) for switch in self.switches]
         blocks += [_adapter_head(adapter, self.generation) for adapter in self.adapters]
-        parts = zip(blocks, (*self.switches, *self.adapters), strict=True)
+        parts = zip(blocks, self.parts, strict=True)
         return "\n".join("\n".join([head, *lines[part.id], ""]) for head, part in parts)
 
 
@@ -218,7 +223,7 @@ class _Builder:
     used: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def plan(self) -> Plan:
-        pods = defaultdict(list)
+        pods: dict[int, list[Switch]] = defaultdict(list)
         for group, hosts in enumerate(self._groups()):
             pods[group // self.layout.groups_per_pod if self.layout.groups_per_pod else 0] += self._group(hosts)
         spines = [spine for leaves in pods.values() for spine in self._tier("spine", self.layout.spines, leaves)]

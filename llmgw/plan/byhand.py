@@ -1,0 +1,43 @@
+"""One action that an operator asked for by name, past the catalogue."""
+
+from llmgw.base import UsageError, near, replica_parts
+from llmgw.engines import ENGINES
+from llmgw.plan.copies import Copy, CopyState
+from llmgw.plan.document import Action, Incumbent, Op
+from llmgw.plan.seating import seats_of
+from llmgw.plan.think import Thought
+
+
+def copy_of(thought: Thought, replica: str) -> Copy:
+    """The copy of a replica that runs; the one that is published where there are two. UsageError where none runs."""
+    alive = [copy for copy in thought.found if copy.state is not CopyState.ENDED]
+    found = [copy for copy in alive if copy.name == replica]
+    if not found:
+        close = near(replica, sorted({copy.name for copy in alive}))
+        raise UsageError(f"no replica {replica} runs", hint=f"did you mean {close[0]}?" if close else "")
+    return found[0]
+
+
+def by_hand(thought: Thought, replica: str, op: Op) -> Action:
+    """An action that stops the replica, or only drains it, as the operator asked."""
+    copy, settings = copy_of(thought, replica), thought.asked.site.settings
+    model, written, _ = replica_parts(replica)
+    known = thought.asked.site.catalogue.models.get(model)
+    profile = known.profiles.get(written or known.default) if known else None
+    seats = seats_of(copy)
+    return Action(
+        id="a1",
+        op=op,
+        replica=replica,
+        nodes=tuple(seat.n for seat in seats),
+        why="asked for by the operator",
+        ends=Incumbent(
+            plan=copy.started.plan,
+            action=copy.started.action,
+            spec=copy.started.spec,
+            nodes=seats,
+            load=ENGINES[profile.engine].LOAD if profile else None,
+        ),
+        drain_s=profile.drain_s if profile and profile.drain_s is not None else settings.timeouts.drain_s,
+        stop_s=settings.timeouts.stop_s,
+    )
