@@ -9,7 +9,7 @@ from pathlib import Path
 from llmgw.base import count, duration
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
-from llmgw.fabric import Paths
+from llmgw.fabric import Paths, lean_paths
 from llmgw.observed import Facts
 from llmgw.plan import Options, Plan, Published, Standing
 from llmgw.plan.make import body_of
@@ -19,7 +19,7 @@ from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
 from llmgw.store.journal import specs
 from llmgw.store.maps import current_paths, scans
-from llmgw.store.nodes import cordons, load_facts
+from llmgw.store.nodes import cordons, load_lean_facts
 from llmgw.store.published import endpoints
 
 
@@ -52,6 +52,7 @@ def look(
 ) -> World:
     """The world now: nodes asked where `refresh`, else as they were last seen, or as a facts document has them.
 
+    Of facts and maps only what a plan goes by: GPUs have no serial numbers here, nodes no adapters and disks.
     `remembered`: the inventory too as it was last read, for commands that must not wait for Ansible.
     """
     site, began = workspace.remembered_site if remembered else workspace.site, time.monotonic()
@@ -60,10 +61,11 @@ def look(
     else:
         if refresh:
             ask_nodes(workspace, site.nodes)
-        facts = load_facts(workspace.store, [node.name for node in site.nodes])
+        facts = load_lean_facts(workspace.store, [node.name for node in site.nodes])
     took_s = time.monotonic() - began if refresh and facts_file is None else None
     store = workspace.store
-    return World(site, current_paths(store), facts, standing(store, facts), datetime.now(UTC), took_s)
+    fabrics = current_paths(store, read=lean_paths)
+    return World(site, fabrics, facts, standing(store, facts), datetime.now(UTC), took_s)
 
 
 def standing(store: State, facts: Facts) -> Standing:

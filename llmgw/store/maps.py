@@ -1,6 +1,7 @@
 """Scans as they came, and the map of each fabric that was made from them."""
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -127,14 +128,17 @@ def topology_text(state: State, number: int) -> str | None:
     return _unpacked(row[0]) if row else None
 
 
-def current_paths(state: State) -> dict[str, Paths]:
-    """What placement needs of every fabric that has a map, by fabric name, each with its scan's number."""
+def current_paths(state: State, *, read: Callable[[str | bytes, str], Paths] = Paths.read) -> dict[str, Paths]:
+    """What placement needs of every fabric that has a map, by fabric name, each with its scan's number.
+
+    `read` makes a value of a document's text and the name of its source.
+    """
     found: dict[str, Paths] = {}
     for fabric in fabrics(state):
         row = state.one("SELECT paths FROM scans WHERE id = ?", fabric.best)
         text = _unpacked(row[0]) if row else None
         if text:
-            found[fabric.name] = Paths.read(text, f"scan {fabric.best}").model_copy(update={"scan": fabric.best})
+            found[fabric.name] = read(text, f"scan {fabric.best}").model_copy(update={"scan": fabric.best})
     return found
 
 
