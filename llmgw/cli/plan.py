@@ -86,7 +86,7 @@ def show_plan(workspace: Workspace, world: "World", made: Plan, *, saved: Path |
     footing = (f"Saved to {saved}. Apply exactly this with:  llmgw apply {saved}",) if saved else ()
     view = View(
         width=width(),
-        heading=heading(workspace, world),
+        heading=heading(workspace, world, made.body.inputs),
         footing=footing if made.body.actions else (),
         took_s=world.took_s,
         verbose=workspace.verbose > 0,

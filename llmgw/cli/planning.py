@@ -11,7 +11,7 @@ from llmgw.cli.asking import ask_nodes
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
 from llmgw.fabric import Paths, lean_paths
 from llmgw.observed import Facts
-from llmgw.plan import Options, Plan, Published, Standing
+from llmgw.plan import Inputs, Options, Plan, Published, Standing
 from llmgw.plan.make import body_of
 from llmgw.plan.think import Question, Thought, think
 from llmgw.site import Site
@@ -87,13 +87,12 @@ def standing(store: State, facts: Facts) -> Standing:
     )
 
 
-def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
-    """The lines over a plan: what it was made from."""
+def heading(workspace: Workspace, world: World, inputs: Inputs) -> tuple[str, ...]:
+    """The lines over a plan of the world: what it was made from."""
     site = world.site
     maps = [_map(workspace.store, name, paths, world.now) for name, paths in sorted(world.fabrics.items())]
-    first = (
-        f"catalogue {CATALOGUE} {site.catalogue_digest()[7:13]} | inventory {HOSTS} {site.inventory_digest()[7:13]} | "
-        + (", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone")
+    first = f"catalogue {CATALOGUE} {inputs.catalogue[7:13]} | inventory {HOSTS} {inputs.inventory[7:13]} | " + (
+        ", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone"
     )
     answered = len(site.nodes) - len(world.facts.silent)
     asked = (

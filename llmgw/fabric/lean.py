@@ -45,5 +45,5 @@ def _place(place: dict[str, Any], known: dict[bytes, tuple[Rail, ...]]) -> NodeP
     written = json.encode(rails)
     if written not in known:
         known[written] = tuple(Rail.model_validate(rail) for rail in rails)
-    place["rails"] = known[written]
-    return NodePath.model_validate(place)
+    found = NodePath.model_validate({**place, "rails": ()})
+    return found.model_copy(update={"rails": known[written]})  # validation would make a tuple of its own

@@ -46,10 +46,13 @@ class _Reader:
             gpus = values.get("gpus", ())
             for gpu in gpus:
                 gpu["uuid"] = gpu["pci"] = ""
-            values["gpus"] = self._shared(Gpu, gpus)
-            values["engines"] = self._shared(InstalledEngine, values.get("engines", ()))
-            values["weights"] = self._shared(Weights, values.get("weights", ()))
-            return NodeFacts.model_validate(values)
+            parts = {
+                "gpus": self._shared(Gpu, gpus),
+                "engines": self._shared(InstalledEngine, values.get("engines", ())),
+                "weights": self._shared(Weights, values.get("weights", ())),
+            }
+            found = NodeFacts.model_validate({key: value for key, value in values.items() if key not in parts})
+            return found.model_copy(update=parts)  # validation would make tuples of its own
         except ValidationError as error:
             raise document_error(error, name, NodeFacts) from None
         except (DecodeError, AttributeError, TypeError, ValueError) as error:
