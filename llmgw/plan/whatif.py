@@ -7,6 +7,7 @@ from llmgw.plan.board import CLOSED, Board
 from llmgw.plan.kinds import Reason, refuse
 from llmgw.plan.nodes import NodeState
 from llmgw.plan.placer import Node, Problem, Spot, State, find, moved, repack
+from llmgw.plan.placer.repack import movable_held
 from llmgw.plan.roster import Member
 
 _TRIES = 8
@@ -49,6 +50,8 @@ def _repacked(board: Board, member: Member) -> Iterable[str]:
     """With --repack N, and what that moves."""
     if member.copy is not None and board.numbers[member.name] >= len(board.thought.task.wanted):
         return  # it runs, and would be put back where it is
+    if not _worth_moving(board.state, board.numbers[member.name]):
+        return
     for moves in _REPACKS:
         state = _again(board, board.thought.task.problem)
         number = board.numbers[member.name]
@@ -58,6 +61,13 @@ def _repacked(board: Board, member: Member) -> Iterable[str]:
             gone = moved(state)
             yield f"with --repack {len(gone)} ({', '.join(_moves(board, gone))})"
             return
+
+
+def _worth_moving(state: State, number: int) -> bool:
+    """Whether something may be moved, and what is free is enough: moves free no GPU."""
+    nodes, gpus = min(state.items[number].shapes, key=lambda shape: shape[0] * shape[1])
+    free = sum(left for left, kind in zip(state.free, state.class_of, strict=True) if kind >= 0)
+    return free >= nodes * gpus and bool(movable_held(state))
 
 
 def _moves(board: Board, gone: dict[int, Spot]) -> list[str]:
