@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from llmgw.base import count as count_of
 from llmgw.plan.board import CLOSED, Board
 from llmgw.plan.kinds import Reason, refuse
 from llmgw.plan.nodes import NodeState
@@ -21,7 +22,8 @@ def would_fit(board: Board, member: Member) -> list[str]:
     if not board.state.items[board.numbers[member.name]].kinds:
         return list(_missing(board, member))
     found = [*_repacked(board, member), *_topology(board, member), *_opened(board, member)]
-    return [*found, *_released(board, member), *_smaller(board, member)]
+    found += [*_released(board, member), *_smaller(board, member)]
+    return found or list(_added(board, member))
 
 
 def _fits(state: State, number: int) -> Spot | None:
@@ -157,6 +159,23 @@ def _released(board: Board, member: Member) -> Iterable[str]:
             who = sorted(set(board.ground.nodes[one].taken.values()))
             yield f"when {', '.join(who)} leaves {board.ground.nodes[one].name}"
             return
+
+
+def _added(board: Board, member: Member) -> Iterable[str]:
+    """With more nodes that can run it: how many where the most are, under one leaf or on one fabric."""
+    state = board.state
+    demand = state.items[board.numbers[member.name]]
+    count, gpus = demand.shapes[0]
+    room: dict[int, int] = {}
+    for number, kind in enumerate(state.class_of):
+        node = state.nodes[number]
+        if kind >= 0 and node.kind in demand.kinds and state.free[number] >= gpus and node.fabric >= 0:
+            area = node.leaf if demand.one_leaf else node.fabric
+            room[area] = room.get(area, 0) + 1
+    missing = count - max(room.values(), default=0) if count > 1 else 1
+    each = " each" if missing > 1 else ""
+    where = "" if count == 1 else " under one leaf" if demand.one_leaf else " on one fabric"
+    yield f"with {count_of(missing, 'more node')} of {count_of(gpus, 'free GPU')}{each}{where}"
 
 
 def _smaller(board: Board, member: Member) -> Iterable[str]:
