@@ -31,7 +31,7 @@ def _fits(state: State, number: int) -> Spot | None:
 
 
 def _missing(board: Board, member: Member) -> Iterable[str]:
-    """What to install or to fetch, where nodes lack nothing else."""
+    """What to install or to fetch, where nodes lack nothing else; how to make a model fit that is too big."""
     model = board.thought.asked.site.catalogue.models[member.model]
     profile = model.profiles[member.profile]
     refusals = board.thought.eligibility.refusals(member.model, member.profile)
@@ -46,6 +46,8 @@ def _missing(board: Board, member: Member) -> Iterable[str]:
         yield f"where {version} is installed (llmgw engines install {version})"
     if Reason.WEIGHTS in lacking:
         yield f"where its weights are (llmgw weights fetch {member.model})"
+    if any(refusal.reason is Reason.MEMORY_FIT for refusal in refusals.values()):
+        yield "split over more GPUs (tensor_parallel, pipeline_parallel), or on GPUs of more memory"
 
 
 def _repacked(board: Board, member: Member) -> Iterable[str]:

@@ -62,7 +62,11 @@ def _table(found: Explanation, width: int) -> list[Line]:
     lines = [plain("  " + _columns(heading, widths), "dim")]
     for number, row in enumerate(rows):
         mark = Span("> ", "add") if number == 0 else Span("  ")
-        lines.append(line(mark, _columns(row, widths)))
+        shown = _columns(row, widths)
+        if len(shown) + 2 <= width:
+            lines.append(line(mark, shown))
+        else:
+            lines += [line(mark, _columns([*row[:-1], ""], widths)), *wrapped(row[-1], width=width, indent=6)]
     if len(found.rows) > _ROWS:
         lines.append(plain(f"  and {len(found.rows) - _ROWS} more leaves", "dim"))
     return lines
