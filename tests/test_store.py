@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -95,7 +94,7 @@ def test_a9_a_network_file_system_is_known_by_its_mount(kind: str) -> None:
 def test_a12_a_store_of_a_newer_llmgw_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     state = open_state(path)
-    state.database.conn.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    state.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     state.close()
     before = path.read_bytes()
     with pytest.raises(RefusedError, match="newer llmgw"):
@@ -207,10 +206,10 @@ def test_a_lock_of_another_host_is_taken_over_when_its_heart_has_stopped(state: 
     with locked(state, "llmgw apply"):
         pass
     holder = '{"token":"t","user":"mk","host":"elsewhere","pid":1,"born":1,"command":"llmgw apply","since":"2026"}'
-    state.database.conn.execute("INSERT INTO lock VALUES (1, ?, 0, ?)", (holder, time.time() + 30))
+    state.connection.execute("INSERT INTO lock VALUES (1, ?, 0, ?)", (holder, time.time() + 30))
     with pytest.raises(LockedError, match="mk@elsewhere"), locked(state, "llmgw apply"):
         pass
-    state.database.conn.execute("UPDATE lock SET expires = ?", (time.time() - 1,))
+    state.connection.execute("UPDATE lock SET expires = ?", (time.time() - 1,))
     told: list[str] = []
     with locked(state, "llmgw apply", tell=told.append):
         assert "sign of life" in told[0]
@@ -331,10 +330,11 @@ def test_a7_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     count_change(state)
     pages = state.one("PRAGMA page_count")
     assert pages
-    state.database.conn.execute(f"PRAGMA max_page_count = {pages[0]}")
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+    state.connection.execute(f"PRAGMA max_page_count = {pages[0]}")
+    with pytest.raises(LlmgwError, match="full") as caught:
         for n in range(10_000):
             record(state, "test", "x" * 1000, str(n), by="y")
+    assert caught.value.hint.startswith("make room")
     state.close()
     again = open_state(tmp_path / "state.db")
     assert serial(again) == 1

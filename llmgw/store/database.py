@@ -3,19 +3,26 @@
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
-
-from sqlite_utils import Database
 
 from llmgw.base import LlmgwError, RefusedError
 from llmgw.store.filesystem import network_filesystem
 
 BUSY_S = 30.0
+_OF_THE_DISK = {
+    sqlite3.SQLITE_BUSY: "another llmgw has been writing for half a minute: llmgw lock show",
+    sqlite3.SQLITE_CANTOPEN: "look at its folder and its file system",
+    sqlite3.SQLITE_FULL: "make room on its file system, then go on: llmgw apply --resume, or llmgw plan",
+    sqlite3.SQLITE_IOERR: "look at its file system: dmesg says more",
+    sqlite3.SQLITE_READONLY: "make it writable, or name another place with --state or LLMGW_STATE",
+}
+"""SQLite's primary result codes (sqlite.org/rescode.html) that are no fault of a statement, and what to do."""
 _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"
 # One list of statements for each version of the schema; a database of version n has had the first n.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -60,30 +67,47 @@ class State:
     """An open store. All that the package does with it stands in functions of its modules."""
 
     path: Path
-    database: Database
+    connection: sqlite3.Connection
+    _one: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     @contextmanager
-    def change(self) -> Iterator[Database]:
-        """A transaction that holds the right to write from its first line (BEGIN IMMEDIATE)."""
-        self.database.conn.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.database
-        except BaseException:
-            self.database.conn.rollback()
-            raise
-        self.database.conn.commit()
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the right to write from its first line (BEGIN IMMEDIATE).
+
+        One thread at a time is inside. LlmgwError where the disk does not take it: nothing of it has happened then.
+        """
+        with self._one, self._mendable():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.commit()
+            except BaseException:
+                self.connection.rollback()
+                raise
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        return list(self.database.conn.execute(sql, values).fetchall())
+        with self._mendable():
+            return list(self.connection.execute(sql, values).fetchall())
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
-        row: tuple[Any, ...] | None = self.database.conn.execute(sql, values).fetchone()
+        with self._mendable():
+            row: tuple[Any, ...] | None = self.connection.execute(sql, values).fetchone()
         return row
 
+    @contextmanager
+    def _mendable(self) -> Iterator[None]:
+        """What the disk refuses, as an error that an operator can mend. A wrong statement stays a bug."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _OF_THE_DISK:
+                raise
+            raise LlmgwError(f"{self.path}: {error}", hint=_OF_THE_DISK[error.sqlite_errorcode & 0xFF]) from None
+
     def close(self) -> None:
-        self.database.close()
+        self.connection.close()
 
 
 def open_state(path: Path) -> State:
@@ -99,7 +123,7 @@ def open_state(path: Path) -> State:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        state = State(path, Database(connection, execute_plugins=False))
+        state = State(path, connection)
         _migrate(state)
     except sqlite3.DatabaseError as error:
         raise LlmgwError(f"{path}: is not a store of llmgw that can be opened: {error}") from None
@@ -140,13 +164,13 @@ def _migrate(state: State) -> None:
         )
     if version == len(MIGRATIONS):
         return
-    with state.change() as database:
+    with state.change() as connection:
         for number in range(_version(state), len(MIGRATIONS)):
             for statement in MIGRATIONS[number]:
-                database.conn.execute(statement)
-        database.conn.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         if not version:
-            database.conn.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
+            connection.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
 
 
 def _version(state: State) -> int:
@@ -167,11 +191,11 @@ def serial(state: State) -> int:
 def count_change(state: State) -> int:
     """The serial, one higher from now on. Part of a change that is under way, where one is."""
     statement = "UPDATE meta SET value = value + 1 WHERE key = 'serial'"
-    if state.database.conn.in_transaction:
-        state.database.conn.execute(statement)
+    if state.connection.in_transaction:
+        state.connection.execute(statement)
     else:
-        with state.change() as database:
-            database.conn.execute(statement)
+        with state.change() as connection:
+            connection.execute(statement)
     return serial(state)
 
 
@@ -189,7 +213,7 @@ def backup(state: State, target: Path) -> None:
     _make_private(target)
     copy = sqlite3.connect(target)
     try:
-        state.database.conn.backup(copy)
+        state.connection.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
         verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
     finally:

@@ -1,12 +1,13 @@
 """Plans that were applied, and the journal of their steps: a row before a step, its outcome after it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from llmgw.base import LlmgwError, RefusedError, moment
 from llmgw.plan import PHASES, Plan, Spec
+from llmgw.plan.progress import Step
 from llmgw.store.database import State, count_change
 
 PlanState = Literal["running", "done", "unfinished", "superseded"]
@@ -35,12 +36,24 @@ class JournalEntry:
     message: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PastStart:
+    """A start of a replica that a plan has made: where, in rank order, and when it was under way."""
+
+    replica: str
+    plan: str
+    action: str
+    nodes: tuple[str, ...]
+    begun_at: datetime
+    ended_at: datetime | None
+
+
 def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> None:
     """Record that the plan is being applied, and count the change. RefusedError where it has been before.
 
     An unfinished apply of another plan can be resumed no longer, where the new one is to `supersede` it.
     """
-    with state.change() as database:
+    with state.change() as connection:
         before = state.one("SELECT consumed_at, by FROM plans WHERE id = ?", plan.id)
         if before:
             raise RefusedError(
@@ -48,12 +61,12 @@ def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> Non
                 hint="llmgw apply --resume goes on with an unfinished one; llmgw plan makes a new one",
             )
         if supersede:
-            database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
-        database.conn.execute(
+            connection.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
+        connection.execute(
             "INSERT INTO plans VALUES (?, ?, ?, 'running', ?)",
             (plan.id, moment(datetime.now(UTC)), by, plan.text()),
         )
-        database.conn.executemany(
+        connection.executemany(
             "INSERT OR IGNORE INTO specs VALUES (?, ?)",
             [(mark, spec.model_dump_json()) for mark, spec in plan.body.specs.items()],
         )
@@ -72,8 +85,8 @@ def specs(state: State) -> dict[str, Spec]:
 
 def finish(state: State, plan: str, outcome: PlanState) -> None:
     """Record how the apply of a plan ended."""
-    with state.change() as database:
-        database.conn.execute("UPDATE plans SET state = ? WHERE id = ?", (outcome, plan))
+    with state.change() as connection:
+        connection.execute("UPDATE plans SET state = ? WHERE id = ?", (outcome, plan))
 
 
 def applied(state: State, plan: str) -> AppliedPlan | None:
@@ -81,11 +94,16 @@ def applied(state: State, plan: str) -> AppliedPlan | None:
     return next(_plans(state.rows("SELECT plan, state, by, consumed_at FROM plans WHERE id = ?", plan)), None)
 
 
-def resumable(state: State) -> AppliedPlan:
-    """The plan whose apply was not finished. LlmgwError where there is none."""
+def unfinished(state: State) -> AppliedPlan | None:
+    """The last plan whose apply was broken off or had failures; None where none was since."""
     rows = state.rows("""SELECT plan, state, by, consumed_at FROM plans WHERE state IN ('running', 'unfinished')
                          ORDER BY consumed_at DESC LIMIT 1""")
-    found = next(_plans(rows), None)
+    return next(_plans(rows), None)
+
+
+def resumable(state: State) -> AppliedPlan:
+    """The plan whose apply was not finished. LlmgwError where there is none."""
+    found = unfinished(state)
     if found is None:
         raise LlmgwError("there is no unfinished apply to resume", hint="llmgw plan shows what is to do")
     return found
@@ -95,23 +113,25 @@ def _plans(rows: Iterable[tuple[Any, ...]]) -> Iterator[AppliedPlan]:
     return (AppliedPlan(Plan.read(text, "the store"), state, by, at) for text, state, by, at in rows)
 
 
-def begin(state: State, plan: str, action: str, phase: str) -> int:
-    """Write down that a step is about to be taken; the row's number. Committed when this returns."""
-    with state.change() as database:
-        cursor = database.conn.execute(
-            "INSERT INTO journal (plan, action, phase, begun_at) VALUES (?, ?, ?, ?)",
-            (plan, action, phase, moment(datetime.now(UTC))),
-        )
-    return int(cursor.lastrowid or 0)
+def write(state: State, plan: str, steps: Iterable[Step], open_rows: MutableMapping[tuple[str, str], int]) -> None:
+    """Write down steps that are about to be taken and how others ended, all or none; committed when this returns.
 
-
-def end(state: State, row: int, outcome: str, message: str) -> None:
-    """Write down how a step ended."""
-    with state.change() as database:
-        database.conn.execute(
-            "UPDATE journal SET ended_at = ?, outcome = ?, message = ? WHERE id = ?",
-            (moment(datetime.now(UTC)), outcome, message, row),
-        )
+    `open_rows` has the row of each action's phase that was begun and has not ended: kept for the caller, changed here.
+    """
+    now = moment(datetime.now(UTC))
+    with state.change() as connection:
+        for step in steps:
+            key = step.action, step.phase.value
+            if step.outcome:
+                connection.execute(
+                    "UPDATE journal SET ended_at = ?, outcome = ?, message = ? WHERE id = ?",
+                    (now, step.outcome, step.message, open_rows.pop(key)),
+                )
+                continue
+            cursor = connection.execute(
+                "INSERT INTO journal (plan, action, phase, begun_at) VALUES (?, ?, ?, ?)", (plan, *key, now)
+            )
+            open_rows[key] = int(cursor.lastrowid or 0)
 
 
 def finished_actions(state: State, plan: Plan) -> set[str]:
@@ -131,3 +151,21 @@ def entries(state: State, plan: str) -> list[JournalEntry]:
         plan,
     )
     return [JournalEntry(*row) for row in rows]
+
+
+def past_start(state: State, replica: str, *, plan: str = "") -> PastStart | None:
+    """The last start of a replica that was begun; of the plan whose id begins so, where one is given."""
+    rows = state.rows(
+        """SELECT plan, action, min(begun_at), max(ended_at), sum(ended_at IS NULL) FROM journal
+           WHERE substr(plan, 1, ?) = ? GROUP BY plan, action HAVING sum(phase = 'start') > 0 ORDER BY max(id) DESC""",
+        len(plan),
+        plan,
+    )
+    for plan_id, action_id, begun, ended, unended in rows:
+        found = applied(state, plan_id)
+        action = next((one for one in found.plan.body.actions if one.id == action_id), None) if found else None
+        if action is not None and action.replica == replica and action.starts is not None:
+            nodes = tuple(seat.n for seat in action.starts.nodes)
+            until = None if unended else datetime.fromisoformat(ended)
+            return PastStart(replica, plan_id, action_id, nodes, datetime.fromisoformat(begun), until)
+    return None

@@ -62,8 +62,8 @@ def _unpacked(packed: bytes | None) -> str | None:
 
 def save_scan(state: State, scan: NewScan) -> int:
     """Remember a scan; its number. A complete one becomes the map, a partial one stands beside it."""
-    with state.change() as database:
-        cursor = database.conn.execute(
+    with state.change() as connection:
+        cursor = connection.execute(
             """INSERT INTO scans (fabric, at, source, verdict, problems, raw, stderr, topology, paths, linkinfo)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
@@ -80,16 +80,14 @@ def save_scan(state: State, scan: NewScan) -> int:
             ),
         )
         number = int(cursor.lastrowid or 0)
-        database.conn.execute(
+        connection.execute(
             "INSERT INTO fabrics VALUES (?, NULL, NULL, ?) ON CONFLICT (name) DO UPDATE SET last = excluded.last",
             (scan.fabric, number),
         )
         if scan.verdict == "complete":
-            database.conn.execute(
-                "UPDATE fabrics SET map = ?, partial = NULL WHERE name = ?", (number, scan.fabric)
-            )
+            connection.execute("UPDATE fabrics SET map = ?, partial = NULL WHERE name = ?", (number, scan.fabric))
         elif scan.verdict == "partial":
-            database.conn.execute("UPDATE fabrics SET partial = ? WHERE name = ?", (number, scan.fabric))
+            connection.execute("UPDATE fabrics SET partial = ? WHERE name = ?", (number, scan.fabric))
     return number
 
 
@@ -100,9 +98,9 @@ def fabrics(state: State) -> list[StoredFabric]:
 
 def forget_fabric(state: State, name: str) -> bool:
     """Drop a fabric and all its scans; whether there was one."""
-    with state.change() as database:
-        database.conn.execute("DELETE FROM scans WHERE fabric = ?", (name,))
-        return database.conn.execute("DELETE FROM fabrics WHERE name = ?", (name,)).rowcount > 0
+    with state.change() as connection:
+        connection.execute("DELETE FROM scans WHERE fabric = ?", (name,))
+        return connection.execute("DELETE FROM fabrics WHERE name = ?", (name,)).rowcount > 0
 
 
 def scans(state: State, fabric: str, *, limit: int = 1000) -> list[StoredScan]:
@@ -141,8 +139,8 @@ def current_paths(state: State) -> dict[str, Paths]:
 def drop_old_scans(state: State, *, keep: int, keep_days: int, now: datetime) -> int:
     """Forget each fabric's scans beyond `keep` or older than `keep_days`; never its maps nor its last two."""
     oldest = moment(now - timedelta(days=keep_days))
-    with state.change() as database:
-        cursor = database.conn.execute(
+    with state.change() as connection:
+        cursor = connection.execute(
             """DELETE FROM scans WHERE id IN (SELECT id FROM
                  (SELECT id, at, row_number() OVER (PARTITION BY fabric ORDER BY id DESC) AS age FROM scans)
                  WHERE age > 2 AND (age > ? OR at < ?))
