@@ -37,7 +37,7 @@ check: env ## style, types, layers and the fast tests; under two minutes
 	pytest -m "not ($(SLOW))"
 
 test: packages env engine check ## everything, real parts included; skips with a reason what the machine cannot do
-	pytest -m "$(SLOW)"
+	pytest -rs -m "$(SLOW)"
 
 demo: ## from nothing to a streamed answer, every part real
 	@tests/lab/demo.sh up

@@ -18,10 +18,13 @@ from tests.lab.loopback import LoopbackLab
 from tests.lab.state import Places
 
 
-def listing(hosts: Path) -> dict[str, object]:
+def listing(hosts: Path, home: Path) -> dict[str, object]:
     """What ansible-inventory says of it."""
     argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(hosts), "--list"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    environment = os.environ | {"ANSIBLE_HOME": str(home)}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env=environment
+    )
     return dict(json.loads(done.stdout))
 
 
@@ -33,7 +36,7 @@ def test_the_demos_files_are_a_site(kind: str, tmp_path: Path) -> None:
         write_site(LoopbackLab("demo", numbered(4, gpus=[Gpu()]), fabrics=FABRICS), folder, tmp_path / "published")
     settings = parse_settings((folder / "llmgw.yml").read_text(), "llmgw.yml")
     catalogue = parse_catalogue((folder / "models.yml").read_text(), "models.yml", settings)
-    site = make_site(settings, listing(folder / "hosts.yml"), catalogue, inventory_name="hosts.yml")
+    site = make_site(settings, listing(folder / "hosts.yml", tmp_path), catalogue, inventory_name="hosts.yml")
     assert tuple(node.name for node in site.nodes) == NODES
     assert len(site.routers) == 1
     assert set(site.catalogue.models) == {"tiny", "count"}

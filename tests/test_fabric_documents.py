@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from llmgw.base import hosts_of
 from llmgw.fabric import (
@@ -200,9 +201,23 @@ def test_host_lists_mean_the_hosts_that_they_were_made_of() -> None:
 def test_prometheus_text_has_figures_and_one_series_for_each_short_cable() -> None:
     when = datetime(2026, 12, 1, tzinfo=UTC)
     text = prometheus(fabric_of(cluster()), name="ib0", scanned_at=when, down=3)
-    assert 'llmgw_fabric_scan_complete{fabric="ib0"} 1\n' in text
-    assert f'llmgw_fabric_scan_timestamp_seconds{{fabric="ib0"}} {int(when.timestamp())}\n' in text
-    assert 'llmgw_fabric_switches{fabric="ib0",tier="core"} 2\n' in text
-    assert 'llmgw_fabric_ports_down{fabric="ib0"} 3\n' in text
-    assert 'a="gpu0002 mlx5_1/1",b="leaf-1-2 port 2",rate="1xHDR",expected="4xHDR"} 1\n' in text
+    assert 'llmgw_fabric_scan_complete{fabric="ib0"} 1.0\n' in text
+    seconds = text.split('llmgw_fabric_scan_timestamp_seconds{fabric="ib0"} ')[1].split()[0]
+    assert float(seconds) == when.timestamp()
+    assert 'llmgw_fabric_switches{fabric="ib0",tier="core"} 2.0\n' in text
+    assert 'llmgw_fabric_ports_down{fabric="ib0"} 3.0\n' in text
+    assert 'cable_short{a="gpu0002 mlx5_1/1",b="leaf-1-2 port 2",expected="4xHDR",fabric="ib0",guid="' in text
     assert text.count("# TYPE ") == text.count("# HELP ") == 12
+
+
+def test_hostile_names_stay_inside_their_label() -> None:
+    name = 'x"} 1\nevil{a="' + "y" * 200
+    made = fat_tree(nodes=4, rails=1, nodes_per_leaf=4, spines=1)
+    made.devices[made.named("leaf-1-1")].name = name.replace("\n", "\u202e\\")
+    made.short("gpu0002 mlx5_0", "1xNDR")
+    fabric = analyse(read(made.text()))
+    families = list(text_string_to_metric_families(prometheus(fabric, name=name, scanned_at=NOW)))
+    assert len(families) == 12
+    (short,) = families[-1].samples
+    assert short.labels["fabric"] == name.replace("\n", "\ufffd")[:128]
+    assert len(short.labels["b"]) == 128

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from llmgw.base import LlmgwError, UsageError
-from llmgw.cli.drawing import IRREGULAR, PLACED, render
+from llmgw.cli.drawing import IRREGULAR, PLACED, Engine, render
 from llmgw.fabric import Fabric, analyse, diff, read, topology
 from llmgw.fabric.drawing import (
     Ask,
@@ -199,7 +199,7 @@ def test_limits_take_pods_by_number_leaves_by_label_or_guid_and_nodes() -> None:
     assert len(node.switches) == 8 + 4
 
 
-def svg_of(text: str, command: tuple[str, ...] = PLACED) -> ET.Element:
+def svg_of(text: str, command: Engine = PLACED) -> ET.Element:
     return ET.fromstring(render(text, command, "svg"))
 
 
@@ -230,7 +230,7 @@ def assert_harmless(svg: ET.Element) -> None:
 @needs_graphviz
 @pytest.mark.parametrize("name", HOSTILE)
 def test_graphviz_shows_any_text_as_it_is(name: str) -> None:
-    svg = svg_of(f"graph g {{ a [label={quoted(name)}, tooltip={hint(name)}]; b; }}", ("dot",))
+    svg = svg_of(f"graph g {{ a [label={quoted(name)}, tooltip={hint(name)}]; b; }}", Engine("dot"))
     assert_harmless(svg)
     texts = ["".join(element.itertext()) for element in svg.iter() if element.tag.endswith("}text")]
     assert texts == [shown(name), "b"]
@@ -261,12 +261,13 @@ def test_every_format_can_be_made(kind: str) -> None:
 def test_a_layout_that_takes_too_long_is_given_up() -> None:
     edges = "; ".join(f"n{a} -- n{b}" for a in range(60) for b in range(a))
     with pytest.raises(LlmgwError, match="took more than"):
-        render(f"graph g {{ {edges} }}", ("dot",), "svg", limit_s=0.05)
+        render(f"graph g {{ {edges} }}", Engine("dot"), "svg", limit_s=0.05)
 
 
-def test_a_missing_graphviz_is_said_with_what_to_install() -> None:
+def test_a_missing_graphviz_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LlmgwError, match="not installed") as caught:
-        render("graph g {}", ("no-such-program",), "svg")
+        render("graph g {}", PLACED, "svg")
     assert "apt-get install graphviz" in caught.value.hint
 
 

@@ -8,6 +8,7 @@ from llmgw.fabric import (
     Standing,
     Tier,
     analyse,
+    cabled_ports,
     change_lines,
     diff,
     down_ports,
@@ -257,8 +258,10 @@ def test_35_a_port_is_down_by_its_state_and_the_memory_of_a_peer_alone() -> None
         f'           4    9[  ] ==(                Down/ Polling)==>             [  ] "" {down}\n'
     )
     assert problems == []
-    assert [(one.port, one.phys) for one in down_ports(states, [earlier], now=now)] == [(2, "Polling")]
-    assert down_ports(states, [], now=now) == []
+    assert [(one.port, one.phys) for one in down_ports(states, cabled_ports([], [earlier]), now=now)] == [
+        (2, "Polling")
+    ]
+    assert down_ports(states, {}, now=now) == []
 
 
 def test_a_switch_between_switches_is_a_leaf_where_no_switch_has_more_adapters() -> None:

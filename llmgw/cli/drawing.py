@@ -1,47 +1,63 @@
-"""DOT text → a picture, by the Graphviz programs. The one place that runs them.
+"""DOT text → a picture: Graphviz, through the Python library of that name. The one place that runs it.
 
-The Python library of the same name has no time limit on what it runs, and a layout of an irregular fabric by `dot`
-may take hours: hence subprocess, with an argument list, no shell, and the text on standard input.
+The text goes in as it is: it was written, and every name in it escaped, by llmgw.fabric.drawing. A layout of an
+irregular fabric may take hours, so every run has a limit.
 """
 
 import re
-import subprocess
-from collections.abc import Sequence
+from dataclasses import dataclass
+from subprocess import TimeoutExpired
+
+from graphviz import CalledProcessError, ExecutableNotFound
+from graphviz.backend import dot_command, execute
 
 from llmgw.base import LlmgwError
 
 LIMIT_S = 60.0
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>]*>\s*")
 _FORMATS = ("svg", "png", "pdf")
-PLACED = ("neato", "-n2")
-"""The command for text in which every position is given."""
-
-IRREGULAR = ("dot", "-Gsplines=line", "-Gnslimit=1")
-"""The command for text in which Graphviz is to find the positions."""
 
 
-def render(dot: str, command: Sequence[str], kind: str, *, limit_s: float = LIMIT_S) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How Graphviz is to lay a text out: its engine, whether positions are given, and what else it is told."""
+
+    name: str
+    placed: bool = False
+    options: tuple[str, ...] = ()
+
+
+PLACED = Engine("neato", placed=True)
+"""For text in which every position is given."""
+
+IRREGULAR = Engine("dot", options=("-Gsplines=line", "-Gnslimit=1"))
+"""For text in which Graphviz is to find the positions."""
+
+
+def render(dot: str, engine: Engine, kind: str, *, limit_s: float = LIMIT_S) -> bytes:
     """The picture as svg, png or pdf. LlmgwError where Graphviz is not installed, fails, or takes too long.
 
     An SVG is given without its document type, which would have readers fetch a file from elsewhere.
     """
     if kind not in _FORMATS:
         raise ValueError(f"no format {kind!r}")
-    form = "png:cairo" if kind == "png" else kind
+    renderer = "cairo" if kind == "png" else None
+    command = dot_command.command(engine.name, kind, renderer=renderer, neato_no_op=2 if engine.placed else None)
     try:
-        done = subprocess.run(
-            [*command, f"-T{form}"], input=dot.encode(), capture_output=True, timeout=limit_s, check=False
+        done = execute.run_check(
+            [*command, *engine.options], input=dot.encode(), capture_output=True, timeout=limit_s, quiet=True
         )
-    except FileNotFoundError:
+    except ExecutableNotFound:
         raise LlmgwError(
-            f"{command[0]} of Graphviz is not installed",
-            hint="apt-get install graphviz, or -o dot for the text alone",
+            "Graphviz is not installed", hint="apt-get install graphviz, or -o dot for the text alone"
         ) from None
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         raise LlmgwError(
-            f"{command[0]} took more than {limit_s:.0f} s",
+            f"Graphviz took more than {limit_s:.0f} s",
             hint="draw a part with --limit, or -o dot for the text alone",
         ) from None
-    if done.returncode:
-        raise LlmgwError(f"{command[0]} failed: {done.stderr.decode(errors='replace').strip()[:400]}")
-    return _DOCTYPE.sub(b"", done.stdout, count=1) if kind == "svg" else done.stdout
+    except CalledProcessError as error:
+        what = (error.stderr or b"").decode(errors="replace").strip()
+        raise LlmgwError(f"Graphviz failed: {what[:400]}") from None
+    picture: bytes = done.stdout
+    return _DOCTYPE.sub(b"", picture, count=1) if kind == "svg" else picture

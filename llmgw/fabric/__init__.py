@@ -3,17 +3,21 @@
 from llmgw.fabric.analyse import analyse
 from llmgw.fabric.coverage import InventoryPort, candidates, known_ports, uncovered, unseen_hosts
 from llmgw.fabric.diff import Change, ChangeItem, Changes, change_lines, diff
-from llmgw.fabric.exports import host_list, prometheus, slurm_conf, slurm_yaml
 from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
+from llmgw.fabric.hostlists import host_list, label_list
 from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
 from llmgw.fabric.judge import Reading, Verdict, read
 from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
+from llmgw.fabric.metrics import Sample, prometheus
 from llmgw.fabric.node_paths import paths
 from llmgw.fabric.owners import KnownPort
 from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.fabric.rates import gbps, nominal
+from llmgw.fabric.remembered import MissedCable, cabled_ports, missed_cables, overlaid
+from llmgw.fabric.same import substance
 from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
+from llmgw.fabric.slurm import slurm_conf, slurm_yaml
 from llmgw.fabric.topology import Summary, Topology, summary, topology
 from llmgw.fabric.verify import FindingItem, Findings, finding_lines, verify
 
@@ -34,11 +38,13 @@ __all__ = [
     "InventoryPort",
     "KnownPort",
     "LinkState",
+    "MissedCable",
     "NodePath",
     "Paths",
     "Problem",
     "Rail",
     "Reading",
+    "Sample",
     "Scan",
     "ScanSource",
     "Severity",
@@ -52,6 +58,7 @@ __all__ = [
     "Verdict",
     "Weight",
     "analyse",
+    "cabled_ports",
     "candidates",
     "change_lines",
     "diff",
@@ -61,7 +68,10 @@ __all__ = [
     "host_list",
     "identify",
     "known_ports",
+    "label_list",
+    "missed_cables",
     "nominal",
+    "overlaid",
     "parse",
     "parse_linkinfo",
     "parse_source",
@@ -70,6 +80,7 @@ __all__ = [
     "read",
     "slurm_conf",
     "slurm_yaml",
+    "substance",
     "summary",
     "topology",
     "uncovered",

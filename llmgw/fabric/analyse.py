@@ -11,9 +11,10 @@ from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings
 from llmgw.fabric.host_classes import Spot
+from llmgw.fabric.hostlists import label_list
 from llmgw.fabric.judge import Reading
 from llmgw.fabric.kinds import Measured, measure
-from llmgw.fabric.labels import chassis_of, domain_ids, domain_name, pod_ids, switch_labels
+from llmgw.fabric.labels import chassis_of, domain_ids, pod_ids, switch_labels
 from llmgw.fabric.names import host_class, natural_order
 from llmgw.fabric.owners import KnownPort, Owner, Seen, owners
 from llmgw.fabric.pairs import Pair
@@ -90,14 +91,15 @@ def _ends(pairs: Sequence[Pair], edges: Iterable[int]) -> tuple[list[_End], froz
     """The adapters' ends of cables, and the GUIDs of aggregation nodes, which are none."""
     found: list[_End] = []
     aggregation = set()
+    card = Kind.ADAPTER
     for index in edges:
         a, a_line, b, b_line = pairs[index]
-        if a.kind is Kind.ADAPTER:
+        if a.kind is card:
             if is_aggregation(a, b, a_line.peer_port):
                 aggregation.add(a.guid)
             else:
                 found.append(_End(a, a_line, index, b))
-        if b.kind is Kind.ADAPTER:
+        if b.kind is card:
             if is_aggregation(b, a, b_line.peer_port):
                 aggregation.add(b.guid)
             else:
@@ -220,7 +222,7 @@ def _domains(
     pods = _pods(dict(zip(ids, leaf_sets, strict=True)), near, switches, earlier)
     return {
         one: Domain(
-            one, domain_name([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
+            one, label_list([labels[leaf] for leaf in leaves]) or one, pods[one], tuple(leaves), found[at][0]
         )
         for one, leaves, at in zip(ids, leaf_sets, order, strict=True)
     }

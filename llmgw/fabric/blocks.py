@@ -30,7 +30,7 @@ _PORTS = re.compile(
     r'^\[(\d{1,4})\]([^"\n]*)"[SHR]-([0-9a-f]{16})"\[(\d{1,4})\]([^"\n]*)"([^"\n]*)" lid (\d{1,5}) (\S+)$',
     re.MULTILINE | re.ASCII,
 ).findall
-_KINDS = (Kind.SWITCH, Kind.ADAPTER, Kind.ROUTER)
+_SWITCH, _CA, _ROUTER = Kind.SWITCH, Kind.ADAPTER, Kind.ROUTER  # looking one up in its class takes longer
 
 
 def read_block(chunk: str, first: int, seen: Seen) -> Device | None:
@@ -42,18 +42,18 @@ def read_block(chunk: str, first: int, seen: Seen) -> Device | None:
     if match is None:
         return None
     vendor, model, system, stated, second, as_switch, as_ca, as_rt, guid, name, port0, lid, body = match.groups()
-    kind = _KINDS[0 if as_switch else 1 if as_ca else 2]
-    guids, same = seen.guids, seen.same
+    kind = _SWITCH if as_switch else _CA if as_ca else _ROUTER
+    guids, same, hexes = seen.guids, seen.same, seen.hexes
     named = guids[second or stated]
-    if (port0 is None) is (kind is Kind.SWITCH) or guid != named or not name.strip():
+    if (port0 is None) is (kind is _SWITCH) or guid != named or not name.strip():
         return None
     ports = int(as_switch or as_ca or as_rt)
-    line = first + chunk.count("\n", 0, match.end(12) if port0 else match.end(10))
+    line = first + (4 if system else 3)
     cables = _cables(body, line, ports, seen)
     if cables is None:
         return None
     return Device(
-        same[guid], kind, ports, same[name], line, int(vendor, 16), int(model, 16),
+        same[guid], kind, ports, same[name], line, hexes[vendor], hexes[model],
         guids[system] if system else "", (guids[stated], named) if second else (named,), int(lid) if lid else None,
         port0 == "enhanced" if port0 else None, "", "", cables,
     )  # fmt: skip
@@ -61,35 +61,23 @@ def read_block(chunk: str, first: int, seen: Seen) -> Device | None:
 
 def _adapter(match: re.Match[str], first: int, seen: Seen) -> Device | None:
     """An adapter with one cable, to a switch: six blocks of seven."""
-    (
-        vendor,
-        model,
-        system,
-        stated,
-        ports,
-        guid,
-        name,
-        port,
-        own,
-        peer,
-        peer_port,
-        own_lid,
-        peer_name,
-        lid,
-        rate,
-    ) = match.groups()
-    guids, same, numbers = seen.guids, seen.same, seen.numbers
+    vendor, model, system, stated, ports, guid, name, *ends = match.groups()
+    port, own, peer, peer_port, own_lid, peer_name, lid, rate = ends
+    same, numbers, hexes = seen.same, seen.numbers, seen.hexes
     number, line = numbers[port], first + (4 if system else 3)
     if guid != stated.rjust(16, "0") or not name.strip() or rate not in KNOWN or not 0 < number <= numbers[ports]:
         return None
     guid = same[guid]
+    own_guid = guid if own == stated else own.rjust(16, "0")
     cable = PortLine(
         line + 1, number, same[peer], numbers[peer_port], same[peer_name], numbers[lid], KNOWN[rate],
-        guids[own], "", numbers[own_lid],
+        own_guid, "", numbers[own_lid],
     )  # fmt: skip
+    if system is not None:
+        system = guid if system == stated else system.rjust(16, "0")
     return Device(
-        guid, Kind.ADAPTER, numbers[ports], same[name], line, int(vendor, 16), int(model, 16),
-        guids[system] if system else "", (guid,), None, None, "", "", {number: cable},
+        guid, _CA, numbers[ports], name, line, hexes[vendor], hexes[model], system or "", (guid,), None, None, "", "",
+        {number: cable},
     )  # fmt: skip
 
 
@@ -98,22 +86,25 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
     found = _PORTS(body)
     if len(found) != body.count("\n"):
         return None
-    guids, same, numbers = seen.guids, seen.same, seen.numbers
+    same, numbers = seen.same, seen.numbers
     cables: dict[int, PortLine] = {}
+    to = to_name = ""
     for port, before, peer, peer_port, between, name, lid, rate in found:
         line += 1
         if rate not in KNOWN:
             return None
         number = numbers[port]
+        if peer != to or name != to_name:
+            to, to_name = same[peer], name
         if between == "\t\t# " and before == "\t":
-            cables[number] = PortLine(
-                line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate]
-            )
+            if name is to_name:
+                to_name = same[name]
+            cables[number] = PortLine(line, number, to, numbers[peer_port], to_name, numbers[lid], KNOWN[rate])
             continue
         words = between.split()
         peer_guid, own_lid = "", None
         if len(words) == 2 and words[0][0] == "(" and words[0][-1] == ")":
-            peer_guid = guids[words.pop(0)[1:-1]]
+            peer_guid = words.pop(0)[1:-1].lower().rjust(16, "0")
         elif len(words) == 5 and words[1] == "lid" and words[2].isdecimal():
             own_lid = numbers[words[2]]
         elif len(words) != 1:
@@ -122,9 +113,9 @@ def _cables(body: str, line: int, ports: int, seen: Seen) -> dict[int, PortLine]
         if words[0] != "#" or (own and (own[0] != "(" or own[-1] != ")")):
             return None
         cables[number] = PortLine(
-            line, number, same[peer], numbers[peer_port], same[name], numbers[lid], KNOWN[rate],
-            guids[own[1:-1]] if own else "", peer_guid, own_lid,
+            line, number, to, numbers[peer_port], to_name, numbers[lid], KNOWN[rate],
+            own[1:-1].lower().rjust(16, "0") if own else "", peer_guid, own_lid,
         )  # fmt: skip
-    if len(cables) != len(found) or guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
+    if len(cables) != len(found) or seen.guids.odd or (cables and not 0 < min(cables) <= max(cables) <= ports):
         return None
     return cables

@@ -4,19 +4,17 @@ Keys are GUIDs and ports; names are for reading. What a change brings with it is
 switch that went, the cable of an adapter that went. A map that is not complete makes nothing gone.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from llmgw.base import Document, Guid, Value, count, natural_key, visible
-from llmgw.fabric.labels import switch_labels
-from llmgw.fabric.topology import AdapterItem, LinkItem, SwitchItem, Topology
-
-Port = tuple[str, int]
-Ends = tuple[Port, Port]
+from llmgw.base import Document, Guid, Value, count, natural, natural_key, visible
+from llmgw.fabric.hostlists import label_list
+from llmgw.fabric.sides import Ends, Port, Side
+from llmgw.fabric.topology import AdapterItem, LinkEnd, LinkItem, Topology
 
 
 class Change(StrEnum):
@@ -24,6 +22,8 @@ class Change(StrEnum):
 
     SWITCH_GONE = "switch gone"
     SWITCH_NEW = "switch new"
+    NODE_GONE = "node gone"
+    NODE_NEW = "node new"
     ADAPTER_GONE = "adapter gone"
     ADAPTER_NEW = "adapter new"
     CABLE_GONE = "cable gone"
@@ -40,13 +40,17 @@ _ORDER = {kind: place for place, kind in enumerate(Change)}
 
 
 class ChangeItem(Value):
-    """One change. GUID and port say where: of an adapter's cable the adapter's end, else the lower end."""
+    """One change. GUID and port say where: of an adapter's cable the adapter's end, else the lower end.
+
+    A node that went or came has its first adapter there, and all of them in `adapters`.
+    """
 
     kind: Change
     text: str
     guid: Guid
     port: int = 0
     node: str | None = None
+    adapters: tuple[LinkEnd, ...] = ()
 
 
 class MapOf(Value):
@@ -68,7 +72,7 @@ class Changes(Document):
 
 def diff(old: Topology, new: Topology) -> Changes:
     """The changes, by kind, then by name. None for two scans of an unchanged fabric."""
-    items = _Compared(_Side.of(old), _Side.of(new), gone_counts=new.complete).items()
+    items = _Compared(Side.of(old), Side.of(new), gone_counts=new.complete).items()
     ordered = sorted(items, key=lambda one: (_ORDER[one.kind], natural_key(one.text), one.guid, one.port))
     return Changes(
         fabric=new.fabric,
@@ -78,46 +82,25 @@ def diff(old: Topology, new: Topology) -> Changes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One map by its keys."""
+class _Kinds(NamedTuple):
+    """What devices that one map has alone are called, and the verb of where they are."""
 
-    switches: Mapping[str, SwitchItem]
-    adapters: Mapping[Port, AdapterItem]
-    links: Mapping[Ends, LinkItem]
-    labels: Mapping[str, str]
+    switch: Change
+    node: Change
+    adapter: Change
+    verb: str
 
-    @classmethod
-    def of(cls, topology: Topology) -> "_Side":
-        return cls(
-            {one.guid: one for one in topology.switches},
-            {(one.guid, one.port): one for one in topology.adapters},
-            {((one.a.guid, one.a.port), (one.b.guid, one.b.port)): one for one in topology.links},
-            switch_labels({one.guid: one.name for one in topology.switches}),
-        )
 
-    def words(self, port: Port) -> str:
-        """`leaf-c port 11`, `gpu07 mlx5_2/1`."""
-        if label := self.labels.get(port[0]):
-            return f"{label} port {port[1]}"
-        return self.adapter_words(self.adapters[port]) if port in self.adapters else f"{port[0]} port {port[1]}"
-
-    @staticmethod
-    def adapter_words(one: AdapterItem) -> str:
-        who = f"{one.node} {one.device}".strip() if one.node else one.description.strip() or one.guid
-        return f"{who}/{one.port}"
-
-    def link_words(self, ends: Ends) -> str:
-        first, second = sorted(ends, key=lambda port: port not in self.adapters)
-        return f"{self.words(first)} - {self.words(second)}"
+_GONE = _Kinds(Change.SWITCH_GONE, Change.NODE_GONE, Change.ADAPTER_GONE, "was")
+_NEW = _Kinds(Change.SWITCH_NEW, Change.NODE_NEW, Change.ADAPTER_NEW, "is")
 
 
 @dataclass(slots=True)
 class _Compared:
     """Two maps, and which cables and adapters are already told of as part of another change."""
 
-    old: _Side
-    new: _Side
+    old: Side
+    new: Side
     gone_counts: bool
     told: set[Ends] = field(default_factory=set)
     told_adapters: set[Port] = field(default_factory=set)
@@ -125,9 +108,9 @@ class _Compared:
     def items(self) -> Iterator[ChangeItem]:
         yield from self._moved()
         if self.gone_counts:
-            yield from self._devices(self.old, self.new, switch=Change.SWITCH_GONE, adapter=Change.ADAPTER_GONE)
+            yield from self._devices(self.old, self.new, _GONE)
             yield from self._cables(self.old, self.new, Change.CABLE_GONE)
-        yield from self._devices(self.new, self.old, switch=Change.SWITCH_NEW, adapter=Change.ADAPTER_NEW)
+        yield from self._devices(self.new, self.old, _NEW)
         yield from self._cables(self.new, self.old, Change.CABLE_NEW)
         yield from self._rates()
         yield from self._rails_and_names()
@@ -164,7 +147,7 @@ class _Compared:
             kind=Change.CABLE_MOVED, text=text, guid=end[0], port=end[1], node=adapter.node if adapter else None
         )
 
-    def _devices(self, has: _Side, lacks: _Side, *, switch: Change, adapter: Change) -> Iterator[ChangeItem]:
+    def _devices(self, has: Side, lacks: Side, kinds: _Kinds) -> Iterator[ChangeItem]:
         """Switches and adapters that one side has alone, each with the cables that this explains."""
         switches = [guid for guid in has.switches if guid not in lacks.switches]
         adapters = [port for port in has.adapters if port not in lacks.adapters]
@@ -180,22 +163,45 @@ class _Compared:
         for guid in switches:
             behind = f" and {count(below[guid], 'adapter')} on it" if below[guid] else ""
             text = f"{has.labels[guid]} with {count(cables[guid], 'cable')}{behind}"
-            yield ChangeItem(kind=switch, text=text, guid=guid)
-        for port in adapters:
-            if has.adapters[port].leaf not in switches:
-                yield self._adapter(has, port, adapter)
+            yield ChangeItem(kind=kinds.switch, text=text, guid=guid)
+        gone = set(switches)
+        yield from self._adapters(has, [port for port in adapters if has.adapters[port].leaf not in gone], kinds)
 
-    def _adapter(self, side: _Side, port: Port, kind: Change) -> ChangeItem:
-        one = side.adapters[port]
-        ends = next((ends for ends in side.links if port in ends), None)
+    def _adapters(self, side: Side, ports: Sequence[Port], kinds: _Kinds) -> Iterator[ChangeItem]:
+        """Adapters that one side has alone, a whole node's of several in one line."""
+        total = Counter(one.node for one in side.adapters.values())
+        by_node: dict[str | None, list[Port]] = defaultdict(list)
+        for port in ports:
+            by_node[side.adapters[port].node].append(port)
+        for node, own in by_node.items():
+            if node and len(own) == total[node] > 1:
+                yield self._node(side, node, own, kinds)
+            else:
+                for port in own:
+                    yield self._adapter(side, port, kinds)
+
+    def _node(self, side: Side, node: str, ports: Sequence[Port], kinds: _Kinds) -> ChangeItem:
+        above = {side.adapters[port].leaf or "" for port in ports} & side.labels.keys()
+        leaves = natural(side.labels[leaf] for leaf in above)
+        where = f", {kinds.verb} on {label_list(leaves)}" if leaves else ""
+        return ChangeItem(
+            kind=kinds.node,
+            text=f"{node} with {count(len(ports), 'adapter')}{where}",
+            guid=ports[0][0],
+            port=ports[0][1],
+            node=node,
+            adapters=tuple(LinkEnd(guid=guid, port=port) for guid, port in ports),
+        )
+
+    def _adapter(self, side: Side, port: Port, kinds: _Kinds) -> ChangeItem:
+        one, ends = side.adapters[port], side.cable_of.get(port)
         far = [end for end in ends or () if end != port]
-        was = "was" if kind is Change.ADAPTER_GONE else "is"
-        where = f", {was} on {side.words(far[0])}" if far else ""
-        short = self._short_note(side.links[ends]) if ends and kind is Change.ADAPTER_NEW else ""
+        where = f", {kinds.verb} on {side.words(far[0])}" if far else ""
+        short = self._short_note(side.links[ends]) if ends and kinds is _NEW else ""
         text = f"{side.adapter_words(one)}{where}{short}"
-        return ChangeItem(kind=kind, text=text, guid=port[0], port=port[1], node=one.node)
+        return ChangeItem(kind=kinds.adapter, text=text, guid=port[0], port=port[1], node=one.node)
 
-    def _cables(self, has: _Side, lacks: _Side, kind: Change) -> Iterator[ChangeItem]:
+    def _cables(self, has: Side, lacks: Side, kind: Change) -> Iterator[ChangeItem]:
         for ends, link in has.links.items():
             if ends not in lacks.links and ends not in self.told:
                 short = self._short_note(link) if kind is Change.CABLE_NEW else ""

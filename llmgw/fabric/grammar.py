@@ -77,6 +77,14 @@ class Numbers(dict[str, int]):
         return number
 
 
+class Hexes(dict[str, int]):
+    """Numbers by their hexadecimal digits."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = number = int(text, 16)
+        return number
+
+
 class Seen:
     """The GUIDs, descriptions and numbers of one text, each kept once."""
 
@@ -84,6 +92,7 @@ class Seen:
         self.guids = Guids()
         self.same = Same()
         self.numbers = Numbers()
+        self.hexes = Hexes()
 
 
 def port_line(line: str, number: int, seen: Seen) -> tuple[PortLine, str] | None:

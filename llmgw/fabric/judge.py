@@ -87,7 +87,10 @@ def _verdict(scan: Scan, problems: list[Problem]) -> Verdict:
     problems.sort(key=lambda problem: (problem.line, problem.kind, problem.message))
     weight = max((problem.weight for problem in problems), default=Weight.NOTE)
     worst = [problem for problem in problems if problem.weight is weight]
-    kept = tuple(problems[:LIMIT_PROBLEMS])
+    kept = tuple(problems)
+    if len(kept) > LIMIT_PROBLEMS:
+        heaviest = sorted(problems, key=lambda problem: -problem.weight)[:LIMIT_PROBLEMS]
+        kept = tuple(sorted(heaviest, key=lambda problem: problem.line))
     if weight is Weight.NOTE:
         return Verdict("complete", "", 0, kept)
     worst.sort(key=lambda problem: _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST))
@@ -122,6 +125,11 @@ def _whole(scan: Scan) -> Iterator[Problem]:
             if switch.lid == 0:
                 what = f"{switch.guid} did not tell its state, or the subnet manager has not reached it"
                 yield Problem(switch.line, Trouble.NO_LID, Weight.PARTIAL, what)
+    if any(device.model for device in scan.devices.values()):
+        for device in scan.devices.values():
+            if not device.model:
+                what = f"{device.guid} has no devid line above it, others have"
+                yield Problem(device.line, Trouble.NO_MODEL, Weight.PARTIAL, what)
 
 
 def _ends(scan: Scan, one_sided: list[OneSided]) -> Iterator[Problem]:

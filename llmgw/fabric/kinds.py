@@ -59,9 +59,10 @@ def _traits(
     numbers: dict[Hashable, int] = {}
     traits: dict[str, int] = {}
     reach: list[str | None] = []
+    switch = Kind.SWITCH
     for device in devices:
         guid = device.guid
-        if device.kind is Kind.SWITCH:
+        if device.kind is switch:
             trait: Hashable = (device.model, device.ports, tier_of.get(guid, 0))
         else:
             trait = (device.model, class_of.get(guid, ""))

@@ -115,10 +115,3 @@ def _free(wanted: str, taken: set[str]) -> str:
         one, number = f"{wanted}-{number}", number + 1
     taken.add(one)
     return one
-
-
-def domain_name(leaves: Sequence[str]) -> str:
-    """What to call the leaves of a domain by their labels: `LG01-01`, `LG01-01 to LG01-08`, `a, b, c`."""
-    if len(leaves) < 4:
-        return ", ".join(leaves)
-    return f"{leaves[0]} to {leaves[-1]}"

@@ -9,11 +9,12 @@ Forms, from infiniband-diags (rdma-core 65), blocks under a head and `-l` with o
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from llmgw.fabric.grammar import guid16
 from llmgw.fabric.scan import Problem, Trouble, Weight
+from llmgw.fabric.sides import Port, ends_of
 from llmgw.fabric.topology import Topology
 from llmgw.fabric.warned import is_warning
 
@@ -98,21 +99,15 @@ class DownPort:
 
 
 def down_ports(
-    states: Iterable[LinkState], remembered: Collection[Topology], *, now: Topology | None = None
+    states: Iterable[LinkState], had: Mapping[Port, Port], *, now: Topology | None = None
 ) -> list[DownPort]:
     """Switch ports that are down and should not be: an empty cage and a broken cable look alike, so that it takes
-    the memory of an earlier map in which the port had a cable, or the state Disabled.
+    the memory of a cable that the port had, or the state Disabled.
 
-    `remembered` are earlier maps of the fabric, newest first; `now` is the map that goes with the states: a far
-    end that is cabled elsewhere in it was moved, and its old port is rightly empty.
+    `had` is what ports are known to have been cabled to; `now` is the map that goes with the states: a far end that
+    is cabled elsewhere in it was moved, and its old port is rightly empty.
     """
-    had: dict[tuple[str, int], tuple[str, int]] = {}
-    for topology in remembered:
-        for link in topology.links:
-            a, b = (link.a.guid, link.a.port), (link.b.guid, link.b.port)
-            had.setdefault(a, b)
-            had.setdefault(b, a)
-    cabled = {(end.guid, end.port) for link in now.links for end in (link.a, link.b)} if now else set()
+    cabled = {end for link in now.links for end in ends_of(link)} if now else set()
     found = []
     for one in states:
         peer = had.get((one.guid, one.port))

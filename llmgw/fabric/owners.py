@@ -79,11 +79,7 @@ def owners(
     found = [_owner(seen, inventory, reported, ports) for seen in adapters]
     twice = _claimed_twice(adapters, found)
     result = [_ambiguous(owner) if owner.claims in twice else owner for owner in found] if twice else found
-    odd = [
-        (seen, owner)
-        for seen, owner in zip(adapters, result, strict=True)
-        if owner.standing is not Standing.NAMED and owner.claims != owner.node
-    ]
+    odd = [(seen, owner) for seen, owner in zip(adapters, result, strict=True) if owner.claims != owner.node]
     return result, [*_impostors(odd), *_renamed(odd), *_twice(odd)]
 
 
@@ -107,8 +103,9 @@ def _claimed_twice(adapters: Sequence[Seen], found: Sequence[Owner]) -> set[str]
     """Hosts of which two devices claim to be the same one; a claim without a device can be no such proof."""
     claimed: dict[tuple[str, str, int], str] = {}
     twice: set[str] = set()
+    named = Standing.NAMED
     for seen, owner in zip(adapters, found, strict=True):
-        if owner.standing is Standing.NAMED and owner.node and owner.device:
+        if owner.standing is named and owner.node and owner.device:
             first = claimed.setdefault((owner.node, owner.device, seen.port), seen.guid)
             if first != seen.guid:
                 twice.add(owner.node)

@@ -39,9 +39,10 @@ def join(scan: Scan) -> Joined:
     differing: list[Pair] = []
     lines = 0
     devices = scan.devices
+    switch = Kind.SWITCH
     for guid in sorted(devices):
         device = devices[guid]
-        is_switch = device.kind is Kind.SWITCH
+        is_switch = device.kind is switch
         cables = device.cables
         lines += len(cables)
         for port in sorted(cables):
@@ -54,12 +55,12 @@ def join(scan: Scan) -> Joined:
             if not (other and mirror) or mirror.peer != guid or mirror.peer_port != port:
                 continue
             pair = (device, line, other, mirror)
-            if not is_switch or other.kind is not Kind.SWITCH:
+            if not is_switch or other.kind is not switch:
                 edges.append(len(pairs))
             if (
                 line.rate is not mirror.rate
-                or line.name is not other.name
-                or mirror.name is not device.name
+                or line.name != other.name
+                or mirror.name != device.name
                 or line.lid != (other.lid if mirror.own_lid is None else mirror.own_lid)
                 or mirror.lid != (device.lid if line.own_lid is None else line.own_lid)
                 or line.peer_guid != mirror.port_guid

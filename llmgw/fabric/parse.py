@@ -81,10 +81,11 @@ class _Reader:
             device = read_block(chunk, number, self._seen)
             if device is None or device.guid in self.devices:
                 self._read_lines(chunk.split("\n"), number)
+                number += chunk.count("\n") + 2
             else:
                 self.devices[device.guid] = device
                 self._fields, self._owner, self._cables = {}, None, None
-            number += chunk.count("\n") + 2
+                number = device.line + len(device.cables) + 2
             if self._hopeless(number):
                 self._say(number, Trouble.NO_SCAN, Weight.REJECTED, f"{_GIVE_UP_AFTER} lines without a device")
                 break

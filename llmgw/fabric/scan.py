@@ -41,6 +41,7 @@ class Trouble(StrEnum):
     NO_RATE = "no rate"
     NO_NAME = "no description"
     NO_LID = "switch without LID"
+    NO_MODEL = "device without devid"
     NO_HEADER = "no header"
     NO_SCANNER = "scanning node missing"
     PORT_TWICE = "port listed twice"

@@ -36,15 +36,15 @@ def neighbours(switches: Iterable[Device], adapters: Collection[str]) -> Neighbo
     below: dict[str, int] = {}
     around: dict[str, dict[str, int]] = {}
     for guid, switch in own.items():
-        switches: dict[str, int] = {}
+        near: dict[str, int] = {}
         hosts = 0
         for peer, number in Counter([line.peer for line in switch.cables.values()]).items():
             if peer in own:
-                switches[peer] = number
+                near[peer] = number
             elif peer in adapters:
                 hosts += number
-        switches.pop(guid, None)
-        around[guid] = switches
+        near.pop(guid, None)
+        around[guid] = near
         if hosts:
             below[guid] = hosts
     return Neighbours(below, around)

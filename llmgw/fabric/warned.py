@@ -18,6 +18,9 @@ _WARNING = re.compile(
     re.IGNORECASE,
 )
 _GAVE_UP = re.compile(r".*?\bibpanic: \[\d+\]|.*\bdiscover failed\b|.*[Cc]an't open UMAD port|.*Failed to open ")
+_SIMULATOR = re.compile(r"ibwarn: \[\d+\] sim_\w+: attached as client ")
+"""What ibsim's client library says whenever it is used."""
+
 _NODE_DESCRIPTION, _NODE_INFO, _SWITCH_INFO, _PORT_INFO = 0x10, 0x11, 0x12, 0x15
 
 
@@ -45,7 +48,7 @@ def _judged(number: int, line: str, scan: Scan) -> Problem:
         return Problem(number, Trouble.NO_ANSWER, Weight.PARTIAL, what, line[:200])
     if "failed to parse node name map" in line:
         return Problem(number, Trouble.TOOL, Weight.NOTE, "the node name map was not used", line[:200])
-    if is_warning(line):
+    if is_warning(line) and not _SIMULATOR.match(line):
         return Problem(number, Trouble.TOOL, Weight.PARTIAL, line, line[:200])
     return Problem(number, Trouble.SAID, Weight.NOTE, line, line[:200])
 

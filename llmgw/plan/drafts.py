@@ -54,12 +54,21 @@ class Bench:
 def draft_all(bench: Bench, roster: Roster) -> list[Draft]:
     """The drafts that turn what runs into what is to be, in no particular order."""
     drafts = [_stop(bench, ending.copy, ending.why) for ending in roster.endings]
+    drafts += [
+        _forget(bench, ending.copy, ending.why) for ending in roster.endings if _headless(bench, ending.copy)
+    ]
     drafts += [_forget(bench, ending.copy, ending.why) for ending in roster.stale if _known(bench, ending.copy).id]
     for member in roster.members:
         drafts += _of_member(bench, member)
     known = {draft.replica for draft in drafts} | {member.name for member in roster.members}
     drafts += _phantoms(bench, roster, known)
     return drafts
+
+
+def _headless(bench: Bench, copy: Copy) -> bool:
+    """Whether routers know a copy whose first rank is on a node that does not answer: a stop would not find it."""
+    head = copy.started.ranks.get(0)
+    return bool(_known(bench, copy).id) and head is not None and not _answers(bench.ground, head[0])
 
 
 def _of_member(bench: Bench, member: Member) -> list[Draft]:
@@ -154,7 +163,7 @@ def _stop(bench: Bench, copy: Copy, why: str) -> Draft:
 
 def _forget(bench: Bench, copy: Copy, why: str) -> Draft:
     key = f"forget {copy.name} {copy.started.plan} {copy.started.action}"
-    ends = replace_nodes(incumbent(bench, copy), seats_of(copy))
+    ends = replace_nodes(incumbent(bench, copy), seats_of(copy, copy.last_runs()))
     return Draft(key, Op.FORGET, copy.name, why, None, None, ends)
 
 
@@ -173,8 +182,8 @@ def _answers(ground: Ground, name: str) -> bool:
 
 
 def incumbent(bench: Bench, copy: Copy) -> Incumbent:
-    """The copy as an action ends it: the ranks on nodes that answer."""
-    seats = tuple(seat for seat in seats_of(copy) if _answers(bench.ground, seat.n))
+    """The copy as an action ends it: the ranks on nodes that answer, those that have ended with them."""
+    seats = tuple(seat for seat in seats_of(copy, copy.last_runs()) if _answers(bench.ground, seat.n))
     return Incumbent(
         plan=copy.started.plan,
         action=copy.started.action,

@@ -48,7 +48,9 @@ def observed_digest(facts: Facts) -> str:
         {
             "silent": sorted(facts.silent),
             "runs": {
-                name: [[run.replica, run.rank, run.plan, run.action, run.spec, run.state] for run in node.runs]
+                name: sorted(
+                    [run.replica, run.rank, run.plan, run.action, run.spec, run.state] for run in node.runs
+                )
                 for name, node in sorted(facts.nodes.items())
                 if node.runs
             },

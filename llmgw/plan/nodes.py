@@ -82,11 +82,11 @@ class Ground:
 
 def survey(site: Site, fabrics: Mapping[str, Paths], facts: Facts, standing: Standing, *, now: datetime) -> Ground:
     """The nodes of the site, each with its state at `now`."""
-    homes = {host.name: home_of(host.name, fabrics) for host in site.nodes}
+    hosts = sorted(site.nodes, key=lambda host: (natural_key(host.name), host.name))
+    homes = {host.name: home_of(host.name, fabrics) for host in hosts}
     leaf_numbers, pod_numbers, leaves = _numbers(homes, fabrics)
     nodes = tuple(
-        _node(site, host, facts, standing, homes[host.name], (leaf_numbers, pod_numbers), now)
-        for host in site.nodes
+        _node(site, host, facts, standing, homes[host.name], (leaf_numbers, pod_numbers), now) for host in hosts
     )
     return Ground(nodes, leaves, {node.name: number for number, node in enumerate(nodes)})
 

@@ -6,11 +6,12 @@ from llmgw.engines import ENGINES
 from llmgw.observed import Run
 from llmgw.plan.copies import Copy
 from llmgw.plan.document import Seat
+from llmgw.plan.holdings import holdings
 from llmgw.plan.nodes import Ground, SiteNode
 from llmgw.plan.placer import Spot
 from llmgw.plan.roster import Fate, Member, Roster
 from llmgw.plan.seats import GpuDesk, PortDesk, layout_of
-from llmgw.plan.task import free_runs, holdings, port_users
+from llmgw.plan.task import free_runs, port_users
 from llmgw.site import Site
 
 

@@ -1,11 +1,11 @@
 """From the roster to the placer's problem, and from its answer to the spots of replicas by name."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from llmgw.engines import ENGINES
-from llmgw.plan.copies import Copy
+from llmgw.plan.holdings import NONE, STAYS, holdings, runs_of
 from llmgw.plan.kinds import Eligibility
 from llmgw.plan.nodes import Ground, NodeState, SiteNode
 from llmgw.plan.placer import Demand, Held, Node, Problem, Spot
@@ -22,59 +22,10 @@ class Task:
     held: tuple[Member, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """GPUs by node: `kept` are held by copies that stay, `freed` by copies that this plan ends or moves."""
-
-    kept: Mapping[str, frozenset[int]]
-    freed: Mapping[str, frozenset[int]]
-
-
-_STAYS = (Fate.KEEP, Fate.HOLD, Fate.REPLACE, Fate.AGAIN)
-
-
-def holdings(roster: Roster) -> Holdings:
-    """What runs of llmgw hold. Copies that the operator's scope leaves alone stay."""
-    staying = [member.copy for member in roster.members if member.copy and member.fate in _STAYS]
-    again = [member.copy for member in roster.members if member.copy and member.fate is Fate.AGAIN]
-    leaving = [member.copy for member in roster.members if member.copy and member.fate is Fate.ELSEWHERE]
-    kept = _gpus([*staying, *roster.bystanders])
-    for copy in again:
-        for name, run in copy.last_runs():
-            kept[name] = kept.get(name, _NONE) | frozenset(run.gpus)
-    return Holdings(kept, _gpus([*leaving, *(ending.copy for ending in roster.endings)]))
-
-
-def settle_again(ground: Ground, roster: Roster) -> Roster:
-    """The roster in which only those start again where they were whose GPUs there nobody holds, or is to have."""
-    claimed = {name: set(gpus) for name, gpus in holdings(_without_again(roster)).kept.items()}
-    for name, gpus in holdings(roster).freed.items():
-        claimed.setdefault(name, set()).update(gpus)
-    members = []
-    for member in roster.members:
-        if member.fate is Fate.AGAIN and member.copy:
-            places = [(name, run.gpus) for name, run in member.copy.last_runs()]
-            free = all(
-                set(gpus) <= ground[name].gpus - ground[name].taken.keys() - claimed.get(name, set())
-                for name, gpus in places
-            )
-            if not free:
-                members.append(replace(member, fate=Fate.START))
-                continue
-            for name, own in places:
-                claimed.setdefault(name, set()).update(own)
-        members.append(member)
-    return replace(roster, members=tuple(members))
-
-
-def _without_again(roster: Roster) -> Roster:
-    return replace(roster, members=tuple(m for m in roster.members if m.fate is not Fate.AGAIN))
-
-
 def make_task(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility, *, repack: int) -> Task:
     """What the placer is asked: START and ELSEWHERE members, around those that stay where they are."""
-    held = [member for member in roster.members if member.copy and member.fate in _STAYS]
-    wanted = [member for member in roster.members if member.fate not in _STAYS]
+    held = [member for member in roster.members if member.copy and member.fate in STAYS]
+    wanted = [member for member in roster.members if member.fate not in STAYS]
     models = {name: number for number, name in enumerate(sorted({member.model for member in roster.members}))}
     problem = Problem(
         nodes=_nodes(site, ground, roster, eligibility),
@@ -84,18 +35,6 @@ def make_task(site: Site, ground: Ground, roster: Roster, eligibility: Eligibili
         repack=repack,
     )
     return Task(problem, tuple(wanted), tuple(held))
-
-
-_NONE: frozenset[int] = frozenset()
-
-
-def _gpus(copies: Sequence[Copy]) -> dict[str, frozenset[int]]:
-    """The GPUs that the copies hold, by node."""
-    found: dict[str, set[int]] = {}
-    for copy in copies:
-        for name, run in copy.runs():
-            found.setdefault(name, set()).update(run.gpus)
-    return {name: frozenset(gpus) for name, gpus in found.items()}
 
 
 def port_users(roster: Roster) -> dict[str, frozenset[int]]:
@@ -126,7 +65,7 @@ def _most_ports(catalogue: Catalogue) -> int:
 def free_runs(site: Site, node: SiteNode, used: frozenset[int]) -> list[tuple[int, int]]:
     """First port and length of each row of the node's ports that nobody listens on or has."""
     ports = site.ports(node.host)
-    busy = used | (frozenset(node.facts.listen_ports) if node.facts else _NONE)
+    busy = used | (frozenset(node.facts.listen_ports) if node.facts else NONE)
     rows, first = [], ports.first
     for port in sorted(port for port in busy if port in ports):
         if port > first:
@@ -144,8 +83,8 @@ def _nodes(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility)
     found = []
     for number, node in enumerate(ground.nodes):
         kind = eligibility.kinds.of[number]
-        free = node.gpus - held.kept.get(node.name, _NONE) - node.taken.keys()
-        rows = free_runs(site, node, ports.get(node.name, _NONE))
+        free = node.gpus - held.kept.get(node.name, NONE) - node.taken.keys()
+        rows = free_runs(site, node, ports.get(node.name, NONE))
         found.append(
             Node(
                 kind=kind,
@@ -157,7 +96,7 @@ def _nodes(site: Site, ground: Ground, roster: Roster, eligibility: Eligibility)
                 short=len(node.path.short) if node.path else 0,
                 off_rail=node.path.off_rail if node.path else False,
                 open=node.state is NodeState.OK and kind >= 0,
-                freed=len(free & held.freed.get(node.name, _NONE)),
+                freed=len(free & held.freed.get(node.name, NONE)),
                 room=sum(length // most for _, length in rows),
             )
         )
@@ -191,7 +130,7 @@ def _held(
     copy = member.copy
     assert copy is not None
     numbers = tuple(sorted(ground.number[name] for name in copy.nodes if name in ground.number))
-    counts = [len(run.gpus) for _, run in (copy.last_runs() if member.fate is Fate.AGAIN else copy.runs())]
+    counts = [len(run.gpus) for _, run in runs_of(member)]
     gpus = max(counts, default=0)
     demand = _demand(catalogue, member, models, eligibility)
     shape = (len(copy.nodes), gpus)
@@ -201,12 +140,11 @@ def _held(
 
 
 def _biggest(catalogue: Catalogue) -> tuple[int, int]:
-    """The biggest shape of the catalogue: most nodes, then most GPUs on each."""
+    """The biggest shape of the catalogue, wanted now or not: most nodes, then most GPUs on each."""
     shapes = (
         (shape.nodes, shape.gpus)
         for model in catalogue.models.values()
-        for profile, number in model.counts().items()
-        if number
-        for shape in model.profiles[profile].shapes
+        for profile in model.profiles.values()
+        for shape in profile.shapes
     )
     return max(shapes, default=(1, 1))

@@ -8,6 +8,7 @@ from llmgw.fabric import Paths
 from llmgw.observed import Facts
 from llmgw.plan.copies import Copy, CopyState, PublishedAs, copies, published_by_url, url_of
 from llmgw.plan.document import Options, Placement
+from llmgw.plan.holdings import settle_claims
 from llmgw.plan.kinds import Eligibility, kinds_of
 from llmgw.plan.nodes import Ground, NodeState, survey
 from llmgw.plan.placements import placements_of
@@ -18,7 +19,7 @@ from llmgw.plan.schedule import Floor
 from llmgw.plan.scope import scope_of
 from llmgw.plan.standing import Standing
 from llmgw.plan.surge import moved_away, surge
-from llmgw.plan.task import Task, make_task, settle_again
+from llmgw.plan.task import Task, make_task
 from llmgw.site import Site
 
 
@@ -68,7 +69,7 @@ def think(asked: Question) -> Thought:
     roster = call_roll(
         site.catalogue, ground, found, asked.standing, published=published, scope=scope, eligibility=eligibility
     )
-    roster = settle_again(ground, roster)
+    roster = settle_claims(ground, roster)
     roster, task, answer, unplaced = _placed(asked, ground, roster, eligibility)
     floors = floors_of(site, ground, roster, published)
     spots = _spots(task, answer)

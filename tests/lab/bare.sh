@@ -8,6 +8,7 @@ shift 4
 mount -t tmpfs -o mode=755,size=90% tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$scratch/root"
+rm -rf "$scratch/root/src" # where this machine is such a one itself
 mkdir -p "$scratch/root/src"
 git clone --quiet --no-hardlinks "file://$repository" "$scratch/root/src/llmgw"
 cd "$scratch/root"

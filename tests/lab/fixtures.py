@@ -54,9 +54,13 @@ NEEDS: dict[str, Callable[[], str]] = {
 }
 
 
+def _required() -> set[str]:
+    return set(filter(None, os.environ.get("LLMGW_REQUIRE", "").split(",")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run; what must not be skipped fails in its place."""
-    required = set(filter(None, os.environ.get("LLMGW_REQUIRE", "").split(",")))
+    required = _required()
     reasons: dict[str, str] = {}
     for item in items:
         for marker in NEEDS.keys() & {mark.name for mark in item.iter_markers()}:
@@ -81,6 +85,8 @@ def lab() -> Iterator[Lab]:
     try:
         made.up()
     except UnavailableError as error:
+        if "lab" in _required():
+            pytest.exit(f"LLMGW_REQUIRE has lab, but: {error}", returncode=3)
         pytest.skip(str(error))
     yield made
     made.down()

@@ -6,16 +6,15 @@
 #   host.sh light                  a host's PID 1 where it has no systemd
 # From the environment: LAB_STATE LAB_BASE LAB_LAYER LAB_CGROUP LAB_GATEWAY LAB_PREFIX; a host's own: host.env in its folder
 set -eu
+LAB_NETWORK=${LAB_STATE:-}/disks/network # the lab's network namespace as a path
 
 switch() {
     local pid
     read -r pid _ </proc/self/stat # /proc is still the machine's: the number that the machine knows us by
     mount -t proc proc /proc
     mount -t tmpfs -o mode=755 tmpfs "$LAB_STATE/disks"
-    mkdir -p /run/netns
-    mount -t tmpfs tmpfs /run/netns
-    touch /run/netns/lab
-    mount --bind /proc/self/ns/net /run/netns/lab
+    touch "$LAB_NETWORK"
+    mount --bind /proc/self/ns/net "$LAB_NETWORK"
     ip link set lo up
     ip link add br0 type bridge
     ip addr add "$LAB_GATEWAY/$LAB_PREFIX" dev br0
@@ -91,10 +90,10 @@ boot() {
 
 wire() {
     ip link set lo up
-    ip -n lab link del "v-$1" 2>/dev/null || true # the last boot's, which the kernel takes down in its own time
+    nsenter --net="$LAB_NETWORK" ip link del "v-$1" 2>/dev/null || true # the last boot's: the kernel takes its time
     # The same hardware address at every boot, as a real adapter has: the neighbours' ARP entries stay right.
-    ip link add eth0 address "$(printf '02:4c:%02x:%02x:%02x:%02x' ${2//./ })" type veth peer name "v-$1" netns lab
-    ip -n lab link set "v-$1" master br0 up
+    ip link add eth0 address "$(printf '02:4c:%02x:%02x:%02x:%02x' ${2//./ })" type veth peer name "v-$1" netns "$LAB_NETWORK"
+    nsenter --net="$LAB_NETWORK" ip link set "v-$1" master br0 up
     ip addr add "$2/$LAB_PREFIX" dev eth0
     ip link set eth0 up
     echo "host $1 wired"

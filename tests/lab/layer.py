@@ -104,9 +104,8 @@ def _make(layer: Path, required: list[str], optional: list[str]) -> None:
     scratch.rmdir()
     if done.returncode:
         shutil.rmtree(partial)
-        raise UnavailableError(
-            f"apt could not install {' '.join(required + optional)}: {done.stderr.strip()[-600:]}"
-        )
+        why = " | ".join(done.stderr.strip().splitlines()[-4:])
+        raise UnavailableError(f"apt could not install {' '.join(required + optional)}: {why}")
     _forget_overlay(partial)
     try:
         partial.rename(layer)

@@ -3,6 +3,7 @@
 # REQUIRED and OPTIONAL are package names in one word each. RESULT gets what the installation wrote.
 # Run inside mount and PID namespaces of its own: everything but RESULT ends with them.
 set -eu
+unset TMPDIR # a folder of the machine's
 scratch=$1 result=$2 required=$3 optional=${4:-}
 mount -t tmpfs -o mode=755 tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"

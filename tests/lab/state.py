@@ -123,11 +123,16 @@ def reserve_inotify(places: Places, hosts: int) -> None:
     _set_inotify()
 
 
+def inotify_needed() -> int:
+    """How many inotify instances the labs that are here need."""
+    return sum(int(path.read_text()) for path in ROOT.glob("*/inotify"))
+
+
 def _set_inotify() -> None:
     """What the machine had, and what the labs that are here need; what the machine had when there is none."""
     before = ROOT / "inotify-before"
     with suppress(FileNotFoundError), _alone():
-        needed = sum(int(path.read_text()) for path in ROOT.glob("*/inotify"))
+        needed = inotify_needed()
         if needed and not before.exists():
             before.write_text(INOTIFY.read_text())
         if before.exists():

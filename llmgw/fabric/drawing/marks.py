@@ -7,7 +7,7 @@ from typing import NamedTuple
 from llmgw.fabric.diff import Change, Changes
 from llmgw.fabric.drawing.values import Look
 from llmgw.fabric.fabric import Fabric, Severity
-from llmgw.fabric.topology import Topology
+from llmgw.fabric.topology import LinkItem, Topology
 
 Port = tuple[str, int]
 Ends = tuple[Port, Port]
@@ -18,6 +18,8 @@ _LIST = 48
 _LOOKS = {
     Change.SWITCH_GONE: Look.GONE,
     Change.SWITCH_NEW: Look.ADDED,
+    Change.NODE_GONE: Look.GONE,
+    Change.NODE_NEW: Look.ADDED,
     Change.ADAPTER_GONE: Look.GONE,
     Change.ADAPTER_NEW: Look.ADDED,
     Change.CABLE_GONE: Look.GONE,
@@ -110,13 +112,15 @@ def change_marks(fabric: Fabric, old: Topology, changes: Changes) -> Marks:
     marks = Marks()
     before = {(end.guid, end.port): link for link in old.links for end in (link.a, link.b)}
     now = {end: cable for cable in fabric.cables for end in ((cable.a, cable.a_port), (cable.b, cable.b_port))}
+    gone = _gone_adapters(fabric, old, before)
     for change in changes.changes:
         number = marks.add(f"{change.kind}: {change.text}")
         mark, key = Mark(_LOOKS[change.kind], number), (change.guid, change.port)
-        if key in fabric.adapters:
-            marks.adapters[key] = mark
-        elif change.kind is Change.ADAPTER_GONE:
-            _gone_adapter(marks, key, old, mark)
+        if change.adapters:
+            for end in change.adapters:
+                _adapter(marks, fabric, gone, (end.guid, end.port), mark)
+        elif key in fabric.adapters or change.kind is Change.ADAPTER_GONE:
+            _adapter(marks, fabric, gone, key, mark)
         elif change.kind is Change.SWITCH_GONE:
             _gone_switch(marks, change.guid, old, mark)
         elif change.kind is Change.CABLE_GONE and key in before:
@@ -130,15 +134,25 @@ def change_marks(fabric: Fabric, old: Topology, changes: Changes) -> Marks:
     return marks
 
 
-def _gone_adapter(marks: Marks, key: Port, old: Topology, mark: Mark) -> None:
-    adapter = next(one for one in old.adapters if (one.guid, one.port) == key)
-    for link in old.links:
-        for near, far in ((link.a, link.b), (link.b, link.a)):
-            if (near.guid, near.port) == key:
-                label = f"{adapter.node or adapter.description} {adapter.device}".strip()
-                marks.adapters[key] = mark
-                marks.gone_adapters.append(GoneAdapter(key, far.guid, far.port, label))
-                return
+def _adapter(marks: Marks, fabric: Fabric, gone: Mapping[Port, GoneAdapter], key: Port, mark: Mark) -> None:
+    """Marks an adapter that is there, or one that is to be drawn where it was."""
+    if key not in fabric.adapters and key not in gone:
+        return
+    marks.adapters[key] = mark
+    if key not in fabric.adapters:
+        marks.gone_adapters.append(gone[key])
+
+
+def _gone_adapters(fabric: Fabric, old: Topology, before: Mapping[Port, LinkItem]) -> dict[Port, GoneAdapter]:
+    """The older map's adapters that this one has not, each with the place that it was cabled to."""
+    found = {}
+    for adapter in old.adapters:
+        key = (adapter.guid, adapter.port)
+        if key not in fabric.adapters and (link := before.get(key)):
+            far = link.b if (link.a.guid, link.a.port) == key else link.a
+            label = f"{adapter.node or adapter.description} {adapter.device}".strip()
+            found[key] = GoneAdapter(key, far.guid, far.port, label)
+    return found
 
 
 def _gone_switch(marks: Marks, guid: str, old: Topology, mark: Mark) -> None:

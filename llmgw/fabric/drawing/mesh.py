@@ -28,7 +28,7 @@ def mesh_dot(fabric: Fabric, ask: Ask) -> str:
 def _lines(fabric: Fabric, ask: Ask) -> Iterator[str]:
     yield "graph fabric {"
     title = "\\n".join(quoted(line)[1:-1] for line in (ask.title, *ask.marks.listed()[:_LINES]))
-    yield f'graph [bgcolor="{PAPER}", label="{title}", labelloc=t, fontname="sans-serif",'
+    yield f'graph [bgcolor="{PAPER}", label="{title}", labelloc=t, fontsize=11, fontname="sans-serif",'
     yield " ranksep=0.6, nodesep=0.15];"
     yield f'node [shape=box, style=filled, fontname="sans-serif", fontsize=9, color="{INK}", penwidth=0.5];'
     yield 'edge [fontname="sans-serif", fontsize=8, color="#9fb0c2"];'

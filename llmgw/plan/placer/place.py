@@ -15,6 +15,7 @@ from llmgw.plan.placer.state import State
 
 MIDDLE = 512  # nodes up to which plain first fit and best fit are tried too
 ROUNDS = 2000
+ROUNDS_EACH = 150  # for each replica that is wanted, while that is fewer
 FOCUSED_ROUNDS = 300
 CLEAN = 8  # levels of Cost up to the off-rail nodes: where they are good, large sites are not searched
 
@@ -29,7 +30,8 @@ def place(problem: Problem) -> Answer:
     least = bound(state)
     state = _started(state)
     if len(problem.nodes) <= SMALL:
-        improve(state, ROUNDS, SplitMix64(SEED), least)
+        rounds = min(ROUNDS, ROUNDS_EACH * len(problem.wanted))
+        improve(state, rounds, SplitMix64(SEED), least)
     elif tuple(state.cost()[:CLEAN]) > least[:CLEAN] and not is_short(problem):
         chosen = focus(state)
         improve(state, FOCUSED_ROUNDS, SplitMix64(SEED), least, movable=chosen.movable, nodes=chosen.nodes)

@@ -11,6 +11,20 @@ def reason_words(replica: str, codes: Sequence[str]) -> list[str]:
     return ["; ".join(said)] if said else []
 
 
+_BEATEN = {
+    "pods crossed": "{} would cross pods",
+    "spread": "with {} all replicas of the model would be together",
+    "short cables": "{} has a short cable",
+    "off-rail nodes": "{} has a swapped rail",
+    "places left for the biggest models": "{} keeps its place for a bigger model",
+    "whole nodes left": "{} keeps a whole node",
+    "whole nodes left together": "{} keeps its whole nodes together",
+    "GPUs that are free now": "the GPUs of {} are still in use",
+    "kinds that others insist on": "the GPUs of {} are left to models that need them",
+    "tightest fit": "{} would leave more over",
+}
+
+
 def _words(code: str, value: str, own: str) -> str:
     other = f"/{value.removeprefix(own)}" if value.startswith(own) else value
     level, _, leaf = value.partition(":")
@@ -28,7 +42,7 @@ def _words(code: str, value: str, own: str) -> str:
         "off-rail": f"{value} has a swapped rail",
         "kinds": f"its nodes have {value} kinds of GPU",
         "waits": "",
-        "rather": f"rather than {leaf}: {level}",
+        "rather": _BEATEN.get(level, "{} loses on " + level).format(leaf),
         "only": "no other leaf has room for it" if value == "leaf" else "no other node has room for it",
         "first": "the first of equal places",
     }
