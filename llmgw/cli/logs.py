@@ -19,7 +19,7 @@ from llmgw.remote.steps import run_dir
 from llmgw.site import InventoryHost, Site
 
 if TYPE_CHECKING:
-    from llmgw.store.journal import PastStart
+    from llmgw.store.starts import PastStart
 
 MASK = "********"
 

@@ -71,12 +71,12 @@ def list_(workspace: Workspace, refresh: bool, output: Output) -> None:
 
 
 def _facts(workspace: Workspace, *, refresh: bool) -> Facts:
-    from llmgw.store.nodes import load_facts
+    from llmgw.cli.planning import known_facts
 
     site = workspace.site if refresh else workspace.remembered_site
     if refresh:
         ask_nodes(workspace, site.nodes)
-    return load_facts(workspace.store, [node.name for node in site.nodes])
+    return known_facts(workspace.store, site)
 
 
 @replicas.command()
@@ -157,7 +157,7 @@ def logs(
 def _past(workspace: Workspace, facts: Facts, name: str, plan: str) -> "list[Stretch]":
     """The logs of the last start of a replica, or of the one that a plan made, by rank."""
     from llmgw.cli.logs import of_past
-    from llmgw.store.journal import past_start
+    from llmgw.store.starts import past_start
 
     found = past_start(workspace.store, name, plan=plan)
     if found is None:

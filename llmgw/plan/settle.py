@@ -43,9 +43,8 @@ def _silence(progress: Progress, answer: Answer, now: float) -> Progress:
         return with_state(progress, action_id, replace(state, silent={**state.silent, node: first}))
     text = f"{node or 'a router host'} does not answer: {answer.text}"
     if state.phase is Phase.UNDO:
-        progress = with_state(
-            progress, action_id, replace(state, notes=(*state.notes, f"not stopped there: {text}"))
-        )
+        notes, silent = (*state.notes, f"not stopped there: {text}"), {**state.silent, node: first}
+        progress = with_state(progress, action_id, replace(state, notes=notes, silent=silent))
         return _rank_done(progress, answer, now)
     return _fail(progress, action_id, text, now, blamed="unreachable")
 
@@ -127,7 +126,9 @@ def _next_phase(progress: Progress, action_id: str, text: str, now: float) -> Pr
     action, state = progress.actions[action_id], progress.states[action_id]
     phase = state.phase
     assert phase is not None
-    progress = with_step(progress, Step(action_id, phase, "ok", text))
+    progress = with_step(
+        progress, Step(action_id, phase, "unreachable" if phase is Phase.UNDO and state.silent else "ok", text)
+    )
     notes = (*state.notes, text) if text else state.notes
     order = () if phase in _BACKWARD else PHASES[action.op]
     following = order[order.index(phase) + 1 :] if order else ()

@@ -36,18 +36,6 @@ class JournalEntry:
     message: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PastStart:
-    """A start of a replica that a plan has made: where, in rank order, and when it was under way."""
-
-    replica: str
-    plan: str
-    action: str
-    nodes: tuple[str, ...]
-    begun_at: datetime
-    ended_at: datetime | None
-
-
 def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> None:
     """Record that the plan is being applied, and count the change. RefusedError where it has been before.
 
@@ -151,21 +139,3 @@ def entries(state: State, plan: str) -> list[JournalEntry]:
         plan,
     )
     return [JournalEntry(*row) for row in rows]
-
-
-def past_start(state: State, replica: str, *, plan: str = "") -> PastStart | None:
-    """The last start of a replica that was begun; of the plan whose id begins so, where one is given."""
-    rows = state.rows(
-        """SELECT plan, action, min(begun_at), max(ended_at), sum(ended_at IS NULL) FROM journal
-           WHERE substr(plan, 1, ?) = ? GROUP BY plan, action HAVING sum(phase = 'start') > 0 ORDER BY max(id) DESC""",
-        len(plan),
-        plan,
-    )
-    for plan_id, action_id, begun, ended, unended in rows:
-        found = applied(state, plan_id)
-        action = next((one for one in found.plan.body.actions if one.id == action_id), None) if found else None
-        if action is not None and action.replica == replica and action.starts is not None:
-            nodes = tuple(seat.n for seat in action.starts.nodes)
-            until = None if unended else datetime.fromisoformat(ended)
-            return PastStart(replica, plan_id, action_id, nodes, datetime.fromisoformat(begun), until)
-    return None
