@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
@@ -18,16 +19,18 @@ import pytest
 from llmgw.base import LlmgwError
 from llmgw.cli.wiring import StoreJournal
 from llmgw.observed import NodeFacts
-from llmgw.plan import Plan, Rules
+from llmgw.plan import Cordon, Plan, Rules
 from llmgw.plan.progress import Step
 from llmgw.remote.apply import apply
 from llmgw.store import count_change, held, open_state, serial
 from llmgw.store.journal import consume
-from llmgw.store.nodes import save_facts
+from llmgw.store.nodes import save_facts, set_cordon
+from tests.durable_site import DurableSite, Moments
 from tests.fakes.actions import start, stop
+from tests.fakes.durable_nodes import ran
 from tests.fakes.nodes import Clock, FakeNodes
 from tests.fakes.paper_site import ROOT, PaperSite
-from tests.fakes.worlds import NOW
+from tests.fakes.worlds import NOW, World
 
 
 @pytest.fixture
@@ -195,6 +198,59 @@ class Failing:
         with pytest.raises(sqlite3.OperationalError, match="full"):
             while True:  # what room there is left in the journal's own pages
                 connection.execute("INSERT INTO journal (plan, action, phase, begun_at) VALUES ('x', '', '', '')")
+
+
+RANKS = {"well/0": 1, "m/0": 2, "m/1": 2, "away/0": 1, "fresh/0": 1}
+
+
+def changed_site(folder: Path) -> DurableSite:
+    """A site on which four models run, and whose catalogue and nodes have changed since: a replica to start, two of a
+    model to replace, one to move away, one to stop, one that is well."""
+    world = World.of({"leaf-a": ["a1", "a2", "a3"], "leaf-b": ["b1"]})
+    for name in ("well", "gone", "away"):
+        world.model(name, shapes=["1x4"])
+    world.model("m", shapes=["2x2"], replicas=2)
+    site = DurableSite(folder, world)
+    site.apply()
+    away = next(run["node"] for run in ran(site.runs).values() if run["replica"] == "away/0")
+    del world.models["gone"]
+    world.models["m"]["profiles"]["main"]["args"] = ["--max-num-seqs", "64"]
+    world.model("fresh", shapes=["1x2"])
+    state = site.state()
+    set_cordon(state, Cordon(away, "drain", "psu", "mk@ops", NOW))
+    state.close()
+    return site
+
+
+def test_a6_the_site_of_the_next_tests_has_every_kind_of_action(tmp_path: Path) -> None:
+    site = changed_site(tmp_path)
+    ops = sorted(action.op for action in site.next_plan().actions)
+    assert [op for op in ops if op != "move"] == ["replace", "replace", "start", "stop"]
+    assert "move" in ops
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["plan again", "resume"])
+def test_a6_an_apply_killed_at_any_moment_leaves_a_plan_of_what_is_undone_and_starts_nothing_twice(
+    tmp_path: Path, how: str
+) -> None:
+    moments = Moments()
+    changed_site(tmp_path / "whole").apply(moments)
+    assert len(moments.seen) > 60
+    for number, moment in enumerate(moments.seen):
+        site = changed_site(tmp_path / str(number))
+        before, body = len(site.starts()), site.next_plan()
+        assert site.killed_at(number)
+        assert site.is_intact()
+        assert {action.replica for action in site.next_plan().actions} == site.undone(body), moment
+        begun = Counter(site.starts()[before:])
+        site.resume() if how == "resume" else site.apply()
+        assert site.next_plan().actions == (), moment
+        assert Counter(run["replica"] for run in ran(site.runs).values()) == RANKS
+        expected = Counter({name: RANKS[name] for name in ("m/0", "m/1", "away/0", "fresh/0")})
+        if how == "plan again":  # what was started in part is ended and started whole: no rank is started alone
+            expected.update({name: ranks for name, ranks in begun.items() if ranks < RANKS[name]})
+        assert (Counter(site.starts()[before:]), site.doubled()) == (expected, []), moment
 
 
 PUBLISH = """

@@ -62,6 +62,11 @@ class StoreRegistry:
         """The endpoint file after the change."""
         return next_generation(self.state, change, self._models, now=datetime.now(UTC))
 
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The endpoints of the last generation."""
+        file = endpoints(self.state)
+        return file.endpoints if file else ()
+
     def outdated(self) -> bool:
         """Whether the models, as they were last published, are not how they stand now."""
         file = endpoints(self.state)

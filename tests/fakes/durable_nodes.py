@@ -10,7 +10,7 @@ from typing import Any
 
 from llmgw.plan import Action, Answer, Ask, Kind, Phase
 from llmgw.remote.publish import Registry
-from llmgw.serving.publishing import after_phase, in_order
+from llmgw.serving.publishing import after_phase, in_order, url_of_incumbent
 from llmgw.site import Site
 from tests.fakes.worlds import FakeRun, World
 
@@ -55,7 +55,10 @@ class DurableNodes:
             here = ran(self.file).get(f"{action.replica} {ask.node}")
             return Answer(ask, "ok", done=bool(here), ended=not here)
         if ask.kind is Kind.PUBLISH:
-            self.registry.publish(lambda known: in_order(after_phase(self.site, action, ask.phase, known)))
+            ending = {url_of_incumbent(self.site, one.ends) for one in self.actions.values() if one.ends}
+            self.registry.publish(
+                lambda known: in_order(after_phase(self.site, action, ask.phase, known, ending=ending))
+            )
             return Answer(ask, "ok", done=True)
         return Answer(ask, "ok", in_flight=0)
 
@@ -70,6 +73,13 @@ class DurableNodes:
         gpus = {(run["node"], gpu) for run in known["runs"].values() for gpu in run["gpus"]}
         if gpus & {(ask.node, gpu) for gpu in seat.gpus}:
             return Answer(ask, "failed", text="its GPUs are held")
+        own = {(self.plan, action.id), (action.ends.plan, action.ends.action) if action.ends else ("", "")}
+        known["doubled"] += [
+            f"{key} beside {other}"
+            for other, run in known["runs"].items()
+            if (run["replica"], run["spec"]) == (action.replica, action.starts.spec)
+            and (run["plan"], run["action"]) not in own
+        ]
         known["runs"][key] = {
             **marks,
             "replica": action.replica,
@@ -97,8 +107,8 @@ class DurableNodes:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """What runs, and every start that there was, in order."""
-    return json.loads(file.read_text()) if file.exists() else {"runs": {}, "starts": []}  # type: ignore[no-any-return]
+    """What runs, every start that there was, in order, and what was started beside another copy of itself."""
+    return json.loads(file.read_text()) if file.exists() else {"runs": {}, "starts": [], "doubled": []}  # type: ignore[no-any-return]
 
 
 def ran(file: Path) -> dict[str, Any]:
@@ -118,16 +128,22 @@ def as_world(world: World, file: Path) -> World:
     starts: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in ran(file).values():
         starts.setdefault((run["replica"], run["plan"], run["action"]), []).append(run)
-    seen.runs = [
-        FakeRun(
-            replica,
-            ranks[0]["nodes"],
-            [tuple(run["gpus"]) for run in sorted(ranks, key=lambda run: run["rank"])],
-            [tuple(run["port"]) for run in sorted(ranks, key=lambda run: run["rank"])],
-            ranks[0]["spec"],
-            plan,
-            action,
-        )
-        for (replica, plan, action), ranks in starts.items()
-    ]
+    seen.runs = [_as_run(marks, {run["rank"]: run for run in ranks}) for marks, ranks in starts.items()]
     return seen
+
+
+def _as_run(marks: tuple[str, str, str], ranks: dict[int, dict[str, Any]]) -> FakeRun:
+    """A copy; the ranks that do not run are gone."""
+    replica, plan, action = marks
+    any_ = next(iter(ranks.values()))
+    every = range(len(any_["nodes"]))
+    return FakeRun(
+        replica,
+        any_["nodes"],
+        [tuple(ranks[rank]["gpus"]) if rank in ranks else () for rank in every],
+        [tuple(ranks[rank]["port"]) if rank in ranks else (0, 0) for rank in every],
+        any_["spec"],
+        plan,
+        action,
+        gone=tuple(rank for rank in every if rank not in ranks),
+    )
