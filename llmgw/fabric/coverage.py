@@ -20,6 +20,17 @@ class InventoryPort:
     state: str = "ACTIVE"
     link_layer: str = "InfiniBand"
     pci: str = ""
+    node_guid: str = ""
+
+    @property
+    def key(self) -> str:
+        """The adapter's key in a fabric: its GUID and port, `0c42a10300000001/1`."""
+        return f"{self.node_guid}/{self.port}"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it can be scanned from: an InfiniBand port that is active."""
+        return self.link_layer == "InfiniBand" and self.state.upper().endswith("ACTIVE")
 
     @property
     def source(self) -> ScanSource:
@@ -48,12 +59,8 @@ def uncovered(ports: Collection[InventoryPort], fabrics: Collection[Fabric]) -> 
     seen = {adapter.port_guid for fabric in fabrics for adapter in fabric.adapters.values()}
     left = [port for port in ports if port.link_layer == "InfiniBand" and port.port_guid not in seen]
     return sorted(
-        left, key=lambda port: (not _is_up(port), natural_key(port.node), natural_key(port.device), port.port)
+        left, key=lambda port: (not port.is_up, natural_key(port.node), natural_key(port.device), port.port)
     )
-
-
-def _is_up(port: InventoryPort) -> bool:
-    return port.state.upper().endswith("ACTIVE")
 
 
 def candidates(
@@ -69,7 +76,7 @@ def candidates(
     `preferred` is written as in the settings; a node without a device stands for its active ports, if any are
     known. `tried` sources are left out.
     """
-    active = [port for port in ports if _is_up(port) and port.link_layer == "InfiniBand"]
+    active = [port for port in ports if port.is_up]
     by_node: dict[str, list[ScanSource]] = {}
     for port in sorted(active, key=lambda port: (natural_key(port.node), natural_key(port.device), port.port)):
         by_node.setdefault(port.node, []).append(port.source)
