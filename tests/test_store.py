@@ -252,7 +252,15 @@ PATHS = '{"format":"llmgw-paths/1","fabric":"ib0","complete":true,"rail_aligned"
 def scan(verdict: str, at: datetime = NOW, raw: str = "text") -> NewScan:
     made = verdict != "rejected"
     return NewScan(
-        "ib0", at, "n1:mlx5_0/1", verdict, "[]", raw, "", "{}" if made else None, PATHS if made else None
+        "ib0",
+        at,
+        "n1:mlx5_0/1",
+        verdict,
+        "[]",
+        raw,
+        "",
+        topology="{}" if made else None,
+        paths=PATHS if made else None,
     )
 
 

@@ -59,16 +59,16 @@ def fleet(workspace: Workspace) -> "list[PublishedText]":
 
 def nodes_file(workspace: Workspace, site: Site) -> "NodesFile":
     """The nodes as dashboards show them."""
+    from llmgw.cli.maps import placing_paths
     from llmgw.cli.nodes import node_state
     from llmgw.serving import FleetNode, NodesFile
-    from llmgw.store.maps import current_paths
     from llmgw.store.nodes import cordons, load_facts
 
     now = datetime.now(UTC)
     facts, out = load_facts(workspace.store, [node.name for node in site.nodes]), cordons(workspace.store)
     leaves = {
         name: paths.domains[path.domain].name
-        for paths in current_paths(workspace.store).values()
+        for paths in placing_paths(workspace.store, site.settings).values()
         if paths.role == "compute"
         for name, path in paths.nodes.items()
         if path.domain in paths.domains

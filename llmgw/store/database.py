@@ -59,6 +59,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
             fingerprint TEXT NOT NULL, listing TEXT NOT NULL) STRICT""",
     ),
+    (
+        # A scan that says what the one before said is no new row: it was seen `times` times, from first_at to at.
+        "ALTER TABLE scans ADD COLUMN first_at TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE scans ADD COLUMN times INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE scans ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE scans ADD COLUMN summary TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE scans ADD COLUMN changes TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE scans ADD COLUMN devices BLOB",
+        "ALTER TABLE fabrics ADD COLUMN missed TEXT NOT NULL DEFAULT '[]'",
+        "UPDATE scans SET first_at = at",
+    ),
 )
 
 
