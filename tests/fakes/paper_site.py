@@ -41,7 +41,13 @@ class PaperSite:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
-        own = {"format": "llmgw-site/1", "name": "paper", "engines": ENGINES, "ports": "8000-8099", **self.settings}
+        own = {
+            "format": "llmgw-site/1",
+            "name": "paper",
+            "engines": ENGINES,
+            "ports": "8000-8099",
+            **self.settings,
+        }
         self.folder.joinpath("llmgw.yml").write_text(yaml.safe_dump(own))
         self.inventory()
         self.models(m={"replicas": 1})
@@ -68,9 +74,7 @@ class PaperSite:
             name: {"source": {"path": "/models/m"}, "profiles": {"main": profile}, **more}
             for name, more in models.items()
         }
-        self.folder.joinpath("models.yml").write_text(
-            yaml.safe_dump({"format": "llmgw-models/1", "models": made})
-        )
+        self.folder.joinpath("models.yml").write_text(yaml.safe_dump({"format": "llmgw-models/1", "models": made}))
 
     def llmgw(self, *words: str, state: Path | None = None) -> Done:
         """Run a command, in this process."""
