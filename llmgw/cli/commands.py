@@ -43,4 +43,5 @@ COMMANDS: dict[str, Entry] = {
     "history": Entry("llmgw.cli.history:history", _RUN, "Show what happened."),
     "lock": Entry("llmgw.cli.lock:lock", _RUN, "Show or break the lock of a running change."),
     "state": Entry("llmgw.cli.state:state", _RUN, "Back up the store, or show where it is."),
+    "manual": Entry("llmgw.cli.manual:manual", _SITE, "Print the manual page: llmgw manual | man -l -."),
 }
