@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
-from llmgw.base import ExitCode, LlmgwError, UsageError, duration
+from llmgw.base import LlmgwError, UsageError, duration
+from llmgw.cli.fabric_compare import diff, forget, history
+from llmgw.cli.fabric_health import export, verify
+from llmgw.cli.fabric_scan import scan
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace, say
 
@@ -36,48 +39,8 @@ def fabric() -> None:
     """
 
 
-@fabric.command()
-@click.argument("names", metavar="[FABRIC]…", nargs=-1)
-@click.option("--from", "file", metavar="FILE|-", help="Read ibnetdiscover's text from a file; no node is asked.")
-@output_options
-@pass_workspace
-def scan(workspace: Workspace, names: tuple[str, ...], file: str | None, output: Output) -> int:
-    """Map every physical fabric through one node each.
-
-    Which fabrics there are is found out: a scan starts from an active port, everything it sees is one fabric, and ports
-    that no scan has seen are scanned from next. A scan that is not whole never replaces a whole map.
-    """
-    from llmgw.cli.scanning import scan_all, scan_text, spoken
-
-    if file is not None:
-        if len(names) != 1:
-            raise UsageError("--from wants exactly one FABRIC: the name to remember it by")
-        kept = [scan_text(workspace, names[0], _read(file), source=file if file != "-" else "standard input")]
-        failures: list[str] = []
-    else:
-        done = scan_all(workspace, names)
-        kept, failures = done.kept, done.failures
-        missed = set(names) - {one.name for one in kept}
-        if missed:
-            raise LlmgwError(f"no scan of {', '.join(sorted(missed))} came about", hint="; ".join(failures[:3]))
-    if output.for_people:
-        for one in kept:
-            click.echo(spoken(one))
-        if not kept:
-            say("no fabric was found: no node has an active InfiniBand port")
-    else:
-        output.document({"schema": 1, "fabrics": [_row(workspace, one.name) for one in kept]})
-    return ExitCode.ERROR if failures and not kept else ExitCode.DONE
-
-
-def _read(file: str) -> str:
-    from llmgw.fabric import LIMIT_BYTES
-
-    try:
-        raw = sys.stdin.buffer.read(LIMIT_BYTES + 1) if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise LlmgwError(f"{file}: {error.strerror}") from None
-    return raw.decode("utf-8", "surrogateescape")
+for command in (scan, diff, history, forget, verify, export):
+    fabric.add_command(command)
 
 
 @fabric.command(name="list")
@@ -87,25 +50,26 @@ def list_(workspace: Workspace, output: Output) -> None:
     """List the fabrics with the figures of their maps."""
     from llmgw.store.maps import fabrics
 
-    rows = [_row(workspace, one.name) for one in fabrics(workspace.store)]
+    rows = [row(workspace, one.name) for one in fabrics(workspace.store)]
     output.rows("fabrics", rows, COLUMNS, empty="No fabric was ever scanned. Next: llmgw fabric scan")
 
 
-def _row(workspace: Workspace, name: str) -> dict[str, Any]:
-    from llmgw.cli.maps import pick, stored
-    from llmgw.fabric import Topology
-    from llmgw.store.maps import topology_text
+def row(workspace: Workspace, name: str) -> dict[str, Any]:
+    """A fabric with the figures of its map, as the list shows it."""
+    from llmgw.cli.maps import ground, pick, stored
+    from llmgw.store.maps import current_paths
 
     found = stored(workspace.store, name)
-    settings = workspace.settings.fabrics.get(name) if workspace.folder else None
-    row: dict[str, Any] = {"name": name, "role": settings.role if settings else "compute", "scan": found.best}
+    part = ground(workspace).parts(current_paths(workspace.store)).get(name)
+    line: dict[str, Any] = {"name": name, "role": part.role if part else None, "scan": found.best}
     if found.best is None:
-        return {**row, "state": "never scanned whole"}
+        return {**line, "state": "never scanned whole"}
     scan = pick(workspace.store, found, None)
-    shape = Topology.read(topology_text(workspace.store, scan.number) or "", f"scan {scan.number}")
     age = duration((datetime.now(UTC) - datetime.fromisoformat(scan.at)).total_seconds())
     state = scan.verdict if found.partial is None or found.map is None else f"{scan.verdict}, a partial scan since"
-    return {**row, "scanned": f"{age} ago", "state": state, "source": scan.source, **shape.summary.model_dump()}
+    if found.last not in (found.map, found.partial):
+        state += ", the last scan was rejected"
+    return {**line, "scanned": f"{age} ago", "at": scan.at, "state": state, "source": scan.source, **scan.summary}
 
 
 @fabric.command()

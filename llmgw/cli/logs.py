@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmgw.base import LlmgwError, UsageError, unit_name, visible
-from llmgw.cli.history import ago
+from llmgw.cli.times import ago
 from llmgw.cli.workspace import Workspace
 from llmgw.observed import Facts, Run
 from llmgw.remote.steps import run_dir

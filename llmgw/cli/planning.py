@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmgw.base import count, duration
 from llmgw.cli.asking import ask_nodes
+from llmgw.cli.maps import Ground, placing_paths
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
@@ -19,7 +20,7 @@ from llmgw.site import Site
 from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
 from llmgw.store.journal import specs
-from llmgw.store.maps import current_paths, scans
+from llmgw.store.maps import stored_scan
 from llmgw.store.nodes import cordons, load_facts
 from llmgw.store.published import endpoints
 from llmgw.store.starts import starts_since
@@ -65,7 +66,9 @@ def look(
         facts = known_facts(workspace.store, site)
     took_s = time.monotonic() - began if refresh and facts_file is None else None
     store = workspace.store
-    return World(site, current_paths(store), facts, standing(store, facts), datetime.now(UTC), took_s)
+    return World(
+        site, placing_paths(store, site.settings), facts, standing(store, facts), datetime.now(UTC), took_s
+    )
 
 
 def known_facts(store: State, site: Site) -> Facts:
@@ -100,7 +103,12 @@ def standing(store: State, facts: Facts) -> Standing:
 def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
     """The lines over a plan: what it was made from."""
     site = world.site
-    maps = [_map(workspace.store, name, paths, world.now) for name, paths in sorted(world.fabrics.items())]
+    parts = Ground(settings=site.settings).parts(world.fabrics)
+    maps = [
+        _map(workspace.store, name, paths, world.now)
+        + (f", nothing is placed by it: {parts[name].why}" if parts[name].why and paths.role != "compute" else "")
+        for name, paths in sorted(world.fabrics.items())
+    ]
     first = (
         f"catalogue {CATALOGUE} {site.catalogue_digest()[7:13]} | inventory {HOSTS} {site.inventory_digest()[7:13]} | "
         + (", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone")
@@ -115,6 +123,6 @@ def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
 
 
 def _map(store: State, name: str, paths: Paths, now: datetime) -> str:
-    at = next((one.at for one in scans(store, name) if one.number == paths.scan), None)
-    age = f", {duration((now - datetime.fromisoformat(at)).total_seconds())} old" if at else ""
+    scan = stored_scan(store, paths.scan)
+    age = f", {duration((now - datetime.fromisoformat(scan.at)).total_seconds())} old" if scan else ""
     return f"fabric {name}: scan {paths.scan}{age}" + ("" if paths.complete else ", incomplete")

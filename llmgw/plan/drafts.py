@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llmgw.base import replica_parts
 from llmgw.engines import ENGINES, LoadProbe
 from llmgw.plan.copies import Copy, CopyState, PublishedAs, url_of
 from llmgw.plan.document import Incumbent, Op, Placement, Precondition, Seat
@@ -36,7 +35,7 @@ class Draft:
 
     @property
     def model(self) -> str:
-        return replica_parts(self.replica)[0]
+        return self.replica.partition("/")[0].partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

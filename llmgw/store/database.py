@@ -1,4 +1,4 @@
-"""The SQLite file: where it may lie, how it is opened, its schema and the steps from one version to the next."""
+"""The SQLite file: where it may lie, how it is opened, and what its disk refuses."""
 
 import os
 import sqlite3
@@ -23,43 +23,8 @@ _OF_THE_DISK = {
     sqlite3.SQLITE_READONLY: "make it writable, or name another place with --state or LLMGW_STATE",
 }
 """SQLite's primary result codes (sqlite.org/rescode.html) that are no fault of a statement, and what to do."""
-_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"
-# One list of statements for each version of the schema; a database of version n has had the first n.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        _META,
-        """CREATE TABLE lock (id INTEGER PRIMARY KEY CHECK (id = 1), holder TEXT NOT NULL, heartbeat REAL NOT NULL,
-            expires REAL NOT NULL) STRICT""",
-        """CREATE TABLE scans (id INTEGER PRIMARY KEY, fabric TEXT NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL,
-            verdict TEXT NOT NULL, problems TEXT NOT NULL, raw BLOB NOT NULL, stderr TEXT NOT NULL,
-            topology BLOB, paths BLOB, linkinfo BLOB) STRICT""",
-        "CREATE INDEX scans_by_fabric ON scans (fabric, id)",
-        "CREATE TABLE fabrics (name TEXT PRIMARY KEY, map INTEGER, partial INTEGER, last INTEGER NOT NULL) STRICT",
-        "CREATE TABLE facts (node TEXT PRIMARY KEY, at TEXT NOT NULL, facts TEXT NOT NULL) STRICT",
-        "CREATE TABLE silent (node TEXT PRIMARY KEY, since TEXT) STRICT",
-        """CREATE TABLE cordons (node TEXT PRIMARY KEY, kind TEXT NOT NULL, reason TEXT NOT NULL, by TEXT NOT NULL,
-            at TEXT NOT NULL) STRICT""",
-        """CREATE TABLE plans (id TEXT PRIMARY KEY, consumed_at TEXT NOT NULL, by TEXT NOT NULL, state TEXT NOT NULL,
-            plan TEXT NOT NULL) STRICT""",
-        """CREATE TABLE journal (id INTEGER PRIMARY KEY, plan TEXT NOT NULL, action TEXT NOT NULL,
-            phase TEXT NOT NULL, begun_at TEXT NOT NULL, ended_at TEXT, outcome TEXT, message TEXT) STRICT""",
-        "CREATE INDEX journal_by_plan ON journal (plan, id)",
-        "CREATE TABLE specs (mark TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT",
-        """CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL,
-            endpoints TEXT NOT NULL) STRICT""",
-        "CREATE TABLE engine_keys (replica TEXT PRIMARY KEY, key TEXT NOT NULL) STRICT",
-        """CREATE TABLE conditions (replica TEXT NOT NULL, plan TEXT NOT NULL, action TEXT NOT NULL,
-            health TEXT NOT NULL, since TEXT NOT NULL, why TEXT NOT NULL, tokens INTEGER, suspect INTEGER NOT NULL,
-            PRIMARY KEY (replica, plan, action)) STRICT""",
-        """CREATE TABLE failures (replica TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL,
-            next TEXT NOT NULL) STRICT""",
-        """CREATE TABLE history (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL,
-            subject TEXT NOT NULL,
-            message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
-        """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
-            fingerprint TEXT NOT NULL, listing TEXT NOT NULL) STRICT""",
-    ),
-)
+VERSION = 3
+"""The schema's version: how many of schema.STEPS a store has had, in its `user_version`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +122,20 @@ def _make_private(path: Path) -> None:
 
 def _migrate(state: State) -> None:
     version = _version(state)
-    if version > len(MIGRATIONS):
+    if version > VERSION:
         raise RefusedError(
-            f"{state.path} was written by a newer llmgw (schema {version}, this one knows {len(MIGRATIONS)})",
+            f"{state.path} was written by a newer llmgw (schema {version}, this one knows {VERSION})",
             hint="use that llmgw, or restore a backup made with this one",
         )
-    if version == len(MIGRATIONS):
+    if version == VERSION:
         return
+    from llmgw.store.schema import bring_up  # sqlite-utils is slow to import, and most runs find nothing to do
+
     with state.change() as connection:
-        for number in range(_version(state), len(MIGRATIONS)):
-            for statement in MIGRATIONS[number]:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        if not version:
+        before = _version(state)  # another process may have been first
+        bring_up(connection, before)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        if not before:
             connection.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
 
 
