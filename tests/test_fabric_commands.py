@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -302,3 +303,29 @@ def test_a_scan_that_finds_another_under_way_says_so_or_leaves_it_to_it(
         assert (code, out) == (4, "")
         assert err == f"llmgw: another scan is under way: process {os.getpid()}\n"
     assert len(json.loads(llmgw("history", "-o", "json")[1])["scans"]) == 1
+
+
+def test_a_crontab_line_and_systemd_units_have_the_sites_own_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "a site 100%"
+    assert run(["init", str(site)]) == 0
+    capsys.readouterr()
+    begin = ["--site", str(site), "fabric", "schedule"]
+    assert run([*begin, "crontab", "--every", "10"]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("*/10 * * * * ")
+    assert f"--site '{str(site).replace('%', chr(92) + '%')}' fabric scan --cron --jitter 60\n" in line
+    units = tmp_path / "units"
+    units.mkdir()
+    assert (
+        run([*begin, "systemd", "-O", str(units), "--user", "root", "--textfile", str(tmp_path / "x.prom")]) == 0
+    )
+    service = (units / "llmgw-fabric-scan.service").read_text()
+    assert f'--site "{str(site).replace("%", "%%")}" fabric scan --cron --textfile' in service
+    assert "OnCalendar=*:0/5\nRandomizedDelaySec=60\n" in (units / "llmgw-fabric-scan.timer").read_text()
+    assert run([*begin, "crontab", "--every", "7"]) == 2
+    if shutil.which("systemd-analyze"):
+        files = [str(file) for file in sorted(units.iterdir())]
+        done = subprocess.run(["systemd-analyze", "verify", *files], capture_output=True, text=True, check=False)
+        assert [line for line in done.stderr.splitlines() if "llmgw" in line] == []

@@ -11,6 +11,7 @@ from llmgw.base import LlmgwError, UsageError, duration
 from llmgw.cli.fabric_compare import diff, forget, history
 from llmgw.cli.fabric_health import export, verify
 from llmgw.cli.fabric_scan import scan
+from llmgw.cli.fabric_schedule import schedule
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace, say
 
@@ -39,7 +40,7 @@ def fabric() -> None:
     """
 
 
-for command in (scan, diff, history, forget, verify, export):
+for command in (scan, diff, history, forget, verify, export, schedule):
     fabric.add_command(command)
 
 
