@@ -57,11 +57,11 @@ def list_(workspace: Workspace, output: Output) -> None:
 
 def row(workspace: Workspace, name: str) -> dict[str, Any]:
     """A fabric with the figures of its map, as the list shows it."""
-    from llmgw.cli.maps import ground, pick, stored
-    from llmgw.store.maps import current_paths
+    from llmgw.cli.maps import Ground, pick, stored
 
     found = stored(workspace.store, name)
-    part = ground(workspace).parts(current_paths(workspace.store)).get(name)
+    settings = workspace.settings if workspace.folder else None
+    part = Ground(settings=settings).stored_parts(workspace.store).get(name)
     line: dict[str, Any] = {"name": name, "role": part.role if part else None, "scan": found.best}
     if found.best is None:
         return {**line, "state": "never scanned whole"}

@@ -180,9 +180,8 @@ def _wrong(done: "Round", told: Told) -> list[str]:
 def _parts(workspace: Workspace, done: "Round") -> list[str]:
     """A line for each fabric of which nobody said what it is for, where that was not plain."""
     from llmgw.cli.maps import Ground
-    from llmgw.store.maps import current_paths
 
-    found = Ground(settings=workspace.settings).parts(current_paths(workspace.store))
+    found = Ground(settings=workspace.settings).stored_parts(workspace.store)
     return [
         f"{name}: {one.why}; " + ("replicas are" if one.role == "compute" else "no replica is") + " placed by it. "
         "Say what it is for under fabrics: in llmgw.yml"
