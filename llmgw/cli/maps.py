@@ -13,6 +13,7 @@ from llmgw.fabric import (
     Part,
     Paths,
     Reading,
+    Role,
     analyse,
     known_ports,
     parts,
