@@ -75,10 +75,11 @@ def row(workspace: Workspace, name: str) -> dict[str, Any]:
 
 @fabric.command()
 @click.argument("name", metavar="[FABRIC]", required=False)
+@click.option("--of", "part", metavar="NODE|SWITCH", help="Where each cable of this node or switch goes.")
 @click.option("--scan", "number", type=int, help="An earlier scan, by its number.")
 @output_options
 @pass_workspace
-def show(workspace: Workspace, name: str | None, number: int | None, output: Output) -> None:
+def show(workspace: Workspace, name: str | None, part: str | None, number: int | None, output: Output) -> None:
     """Show a map: switches by tier, rails, and what is wrong. -o json is the topology document."""
     from llmgw.cli.maps import ground, load, pick, stored
     from llmgw.fabric import Topology
@@ -86,15 +87,19 @@ def show(workspace: Workspace, name: str | None, number: int | None, output: Out
 
     found = stored(workspace.store, name)
     scan = pick(workspace.store, found, number)
-    if not output.for_people:
-        text = topology_text(workspace.store, scan.number)
-        if text is None:
-            raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    text = topology_text(workspace.store, scan.number)
+    if text is None:
+        raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    if part is None and not output.for_people:
         output.document(Topology.read(text, f"scan {scan.number}").model_dump(mode="json"))
         return
-    from llmgw.cli.fabric_text import map_lines
+    from llmgw.cli.fabric_text import CABLES, cable_rows, map_lines
 
-    for line in map_lines(load(workspace.store, scan, ground(workspace)), scan):
+    shape = load(workspace.store, scan, ground(workspace))
+    if part is not None:
+        output.rows("cables", cable_rows(shape, part), CABLES, empty=f"{part} has no cable.")
+        return
+    for line in map_lines(shape, scan):
         click.echo(line)
 
 

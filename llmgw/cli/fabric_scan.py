@@ -220,6 +220,9 @@ def _answer(workspace: Workspace, kept: "Sequence[Kept]", output: Output) -> Non
             for line in spoken(one):
                 click.echo(line)
         return
+    if output.format == "name":
+        click.echo("\n".join(one.name for one in kept))
+        return
     rows = [
         row(workspace, one.name) | {"changes": [change.model_dump(mode="json") for change in one.changes]}
         for one in kept
