@@ -80,7 +80,10 @@ def row(workspace: Workspace, name: str) -> dict[str, Any]:
 @output_options
 @pass_workspace
 def show(workspace: Workspace, name: str | None, part: str | None, number: int | None, output: Output) -> None:
-    """Show a map: switches by tier, rails, and what is wrong. -o json is the topology document."""
+    """Show a map: switches by tier, rails, groups of leaves with their nodes, and what is wrong.
+
+    -o json is the topology document, -o wide names all nodes.
+    """
     from llmgw.cli.maps import ground, load, pick, stored
     from llmgw.fabric import Topology
     from llmgw.store.maps import topology_text
@@ -99,7 +102,7 @@ def show(workspace: Workspace, name: str | None, part: str | None, number: int |
     if part is not None:
         output.rows("cables", cable_rows(shape, part), CABLES, empty=f"{part} has no cable.")
         return
-    for line in map_lines(shape, scan):
+    for line in map_lines(shape, scan, names=10_000 if output.format == "wide" else 100):
         click.echo(line)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from llmgw.base import UsageError, count, natural_key, near, visible
 from llmgw.cli.output import Column
-from llmgw.fabric import Fabric, Severity, Tier
+from llmgw.fabric import Fabric, Severity, Tier, host_list
 from llmgw.fabric.findings import end_words
 from llmgw.store.maps import StoredScan
 
@@ -21,8 +21,9 @@ CABLES = (
 )
 
 
-def map_lines(fabric: Fabric, scan: StoredScan) -> Iterator[str]:
-    """The map: its switches by tier, its domains, and what was found wrong, worst first."""
+def map_lines(fabric: Fabric, scan: StoredScan, *, names: int) -> Iterator[str]:
+    """The map: its switches by tier, its domains with their nodes (`names` characters of them), and what was found
+    wrong, worst first."""
     verdict = fabric.verdict
     state = "complete" if verdict.state == "complete" else f"{verdict.state}: {visible(verdict.reason)}"
     yield f"{scan.fabric}: scan {scan.number} of {scan.at} from {visible(scan.source)}; {state}"
@@ -36,11 +37,13 @@ def map_lines(fabric: Fabric, scan: StoredScan) -> Iterator[str]:
     )
     yield from _rates(fabric)
     yield ""
+    width = max((len(domain.name) for domain in fabric.domains.values()), default=0)
     for domain in fabric.domains.values():
-        leaves = " ".join(
-            visible(fabric.switches[guid].label) for guid in domain.leaves if guid in fabric.switches
+        nodes = host_list(domain.nodes)
+        shown = nodes if len(nodes) <= names else nodes[: names - 1] + "…"
+        yield visible(
+            f"  {domain.name:<{min(width, 40)}}  {domain.pod:<8} {count(len(domain.nodes), 'node'):>10}  {shown}"
         )
-        yield f"  {visible(domain.name):<20} {domain.pod:<10} {count(len(domain.nodes), 'node'):<10} {leaves}"
     found = [one for one in fabric.findings if one.severity is not Severity.NOTE]
     yield ""
     yield f"{count(len(found), 'finding')}:" if found else "Nothing is wrong."
