@@ -1,6 +1,6 @@
 """The words that all other packages use. Imports nothing of llmgw."""
 
-from llmgw.base.document import Document, Value, canonical, digest, digest_of_bytes, document_error
+from llmgw.base.document import Document, Value, canonical, canonical_of, digest, digest_of_bytes, document_error
 from llmgw.base.errors import (
     MEANING,
     DocumentError,
@@ -41,6 +41,7 @@ __all__ = [
     "UsageError",
     "Value",
     "canonical",
+    "canonical_of",
     "count",
     "digest",
     "digest_of_bytes",

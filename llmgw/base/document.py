@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import Any, ClassVar, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmgw.base.errors import DocumentError, Place
@@ -95,15 +96,32 @@ def canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
+def _refuse_float(text: str) -> float:
+    raise TypeError(f"a float in a canonical document: {text}")
+
+
+_READER = msgspec.json.Decoder(float_hook=_refuse_float)
+
+
+def canonical_of(model: BaseModel) -> bytes:
+    """canonical(model.model_dump(mode="json")), for large models in a third of the time."""
+    return msgspec.json.encode(_READER.decode(model.model_dump_json()), order="sorted") + b"\n"
+
+
 def _refuse_floats(value: Any) -> None:
-    if isinstance(value, float):
-        raise TypeError(f"a float in a canonical document: {value!r}")
-    if isinstance(value, dict):
-        for item in value.values():
-            _refuse_floats(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_floats(item)
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if kind is dict:
+            waiting.extend(one.values())
+        elif kind is list or kind is tuple:
+            waiting.extend(one)
+        elif kind not in _PLAIN and isinstance(one, float):
+            raise TypeError(f"a float in a canonical document: {one!r}")
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def digest(value: Any) -> str:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -16,6 +17,7 @@ _GUID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _REPLICA = re.compile(r"(?P<model>[^/:]+)(?::(?P<profile>[^/:]+))?/(?P<ordinal>0|[1-9][0-9]{0,4})", re.ASCII)
 
 
+@lru_cache(maxsize=1 << 15)
 def is_host_name(text: str) -> bool:
     """Whether RFC 1123 allows the name: labels of letters, digits and inner dashes, 253 characters at most."""
     return len(text) <= 253 and bool(_HOST.fullmatch(text))
@@ -69,6 +71,7 @@ def unit_name(replica: str) -> str:
     return f"llmgw-{model}:{profile}-{ordinal}" if profile else f"llmgw-{model}-{ordinal}"
 
 
+@lru_cache(maxsize=1 << 15)  # sorting asks for the same names again and again
 def natural_key(text: str) -> tuple[tuple[int, int | str], ...]:
     """Sorts `n2` before `n10`: runs of digits compare as numbers."""
     parts = re.split(r"([0-9]+)", text)

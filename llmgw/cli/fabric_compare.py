@@ -108,7 +108,7 @@ def _scan_of(state: "State", fabric: "StoredFabric", number: int | None) -> "Sto
 
 def _before(state: "State", fabric: "StoredFabric", new: "StoredScan", since: str | None) -> int:
     """The scan to compare with: the last one that was there at that time, or the one before `new`."""
-    from llmgw.cli.history import ago
+    from llmgw.cli.times import ago
     from llmgw.store.maps import scans
 
     older = [one for one in scans(state, fabric.name) if one.number < new.number and one.verdict != "rejected"]

@@ -56,7 +56,7 @@ def verify(workspace: Workspace, names: tuple[str, ...], max_age: str | None, ou
 
 
 def _oldest(max_age: str | None) -> datetime | None:
-    from llmgw.cli.history import ago
+    from llmgw.cli.times import ago
 
     return ago(max_age, now=datetime.now(UTC)) if max_age else None
 

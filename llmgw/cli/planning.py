@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from llmgw.base import count, duration
@@ -14,6 +14,7 @@ from llmgw.fabric import Paths
 from llmgw.observed import Facts
 from llmgw.plan import Options, Plan, Published, Standing
 from llmgw.plan.make import body_of
+from llmgw.plan.presumed import presume
 from llmgw.plan.think import Question, Thought, think
 from llmgw.site import Site
 from llmgw.store import State, lineage, serial
@@ -22,6 +23,7 @@ from llmgw.store.journal import specs
 from llmgw.store.maps import stored_scan
 from llmgw.store.nodes import cordons, load_facts
 from llmgw.store.published import endpoints
+from llmgw.store.starts import starts_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,22 @@ def look(
     else:
         if refresh:
             ask_nodes(workspace, site.nodes)
-        facts = load_facts(workspace.store, [node.name for node in site.nodes])
+        facts = known_facts(workspace.store, site)
     took_s = time.monotonic() - began if refresh and facts_file is None else None
     store = workspace.store
     return World(
         site, placing_paths(store, site.settings), facts, standing(store, facts), datetime.now(UTC), took_s
     )
+
+
+def known_facts(store: State, site: Site) -> Facts:
+    """The nodes as they were last seen; on silent ones with what was begun there since, while it can hold a place."""
+    facts = load_facts(store, [node.name for node in site.nodes])
+    seen = [at for at in facts.silent.values() if at]
+    if not seen:
+        return facts
+    held = datetime.now(UTC) - timedelta(seconds=site.settings.lost_after_s)
+    return presume(facts, starts_since(store, max(held, min(seen))))
 
 
 def standing(store: State, facts: Facts) -> Standing:

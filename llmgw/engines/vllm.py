@@ -5,6 +5,7 @@ nowhere. SIGTERM lets running requests finish only with --shutdown-timeout.
 """
 
 import re
+from functools import lru_cache
 
 from llmgw.engines.environment import environment, secrets_of, visible_gpus
 from llmgw.engines.launch import ENGINE_KEY, Launch, LoadProbe, Shard
@@ -77,6 +78,7 @@ def _own(shard: Shard) -> dict[str, str]:
     }
 
 
+@lru_cache(maxsize=64)
 def _version(text: str) -> tuple[int, ...]:
     """`0.33.0` as (0, 33, 0); what is no number ends it."""
     match = re.match(r"v?([0-9]+(?:\.[0-9]+)*)", text, re.ASCII)

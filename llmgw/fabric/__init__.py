@@ -15,6 +15,7 @@ from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Stand
 from llmgw.fabric.hostlists import host_list, label_list
 from llmgw.fabric.identity import Identity, ScanSource, identify, parse_source
 from llmgw.fabric.judge import Reading, Verdict, read
+from llmgw.fabric.lean import lean_paths
 from llmgw.fabric.linkinfo import DownPort, LinkState, down_ports, parse_linkinfo
 from llmgw.fabric.metrics import Sample, prometheus
 from llmgw.fabric.node_paths import paths
@@ -81,6 +82,7 @@ __all__ = [
     "identify",
     "known_ports",
     "label_list",
+    "lean_paths",
     "missed_cables",
     "nominal",
     "overlaid",

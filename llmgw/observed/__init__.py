@@ -13,6 +13,7 @@ from llmgw.observed.facts import (
     Run,
     Weights,
 )
+from llmgw.observed.lean import lean_facts
 from llmgw.observed.parse import parse_facts
 from llmgw.observed.replicas import Incarnation, incarnations
 
@@ -30,5 +31,6 @@ __all__ = [
     "Run",
     "Weights",
     "incarnations",
+    "lean_facts",
     "parse_facts",
 ]

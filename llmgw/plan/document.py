@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from llmgw.base import Document, DocumentError, HostName, Place, Value, digest
+from llmgw.base import Document, DocumentError, HostName, Place, Value, canonical_of, digest_of_bytes
 from llmgw.engines.launch import Launch, LoadProbe
 from llmgw.plan.spec import Spec
 
@@ -187,4 +187,4 @@ class Plan(Document):
 
 def plan_id(body: Body) -> str:
     """The first 12 hex digits of the SHA-256 of the canonical body."""
-    return digest(body.model_dump(mode="json"))[len("sha256:") :][:12]
+    return digest_of_bytes(canonical_of(body))[len("sha256:") :][:12]

@@ -10,6 +10,7 @@ from llmgw.plan.document import FabricInput, Inputs, StateInput
 from llmgw.plan.standing import Standing
 from llmgw.site import Site
 
+_NAMED = 3000
 _SHORT = len("sha256:") + 12
 
 
@@ -18,28 +19,39 @@ def inputs_of(
 ) -> Inputs:
     """The inputs of a plan whose actions touch `nodes`."""
     touched = sorted(set(nodes))
+    places = {name: places_of(paths, touched) for name, paths in sorted(fabrics.items())}
     return Inputs(
         catalogue=site.catalogue_digest(),
         inventory=site.inventory_digest(),
         fabric={
-            name: FabricInput(scan=paths.scan, facts=fabric_digest(paths, touched))
+            name: FabricInput(scan=paths.scan, facts=fabric_digest(paths, places[name]))
             for name, paths in sorted(fabrics.items())
         },
         state=StateInput(lineage=standing.lineage, serial=standing.serial),
         observed=observed_digest(facts),
-        parts=parts_of(site, fabrics, touched),
+        parts=parts_of(site, places, touched),
     )
 
 
-def fabric_digest(paths: Paths, nodes: Iterable[str]) -> str:
-    """What a map says of these nodes: leaves, rails, short cables; nothing of others, and not when it was scanned."""
-    return digest([paths.role, {name: _node(paths, name) for name in nodes if name in paths.nodes}])
+def places_of(paths: Paths, nodes: Iterable[str]) -> dict[str, Any]:
+    """What a map says of these nodes: leaves, rails, short cables. Not the adapters' GUIDs, nor when it was made."""
+    return {name: _place(paths, name) for name in nodes if name in paths.nodes}
 
 
-def _node(paths: Paths, name: str) -> Any:
+def _place(paths: Paths, name: str) -> Any:
     path = paths.nodes[name]
     domain = paths.domains.get(path.domain)
-    return [list(domain.leaves) if domain else path.domain, path.model_dump(mode="json", exclude={"domain"})]
+    return [
+        list(domain.leaves) if domain else path.domain,
+        path.pod,
+        [[r.device, r.port, r.leaf, r.rail, r.off_rail, r.rate, r.expected] for r in path.rails],
+        [[short.node_end, short.switch_end, short.rate, short.expected] for short in path.short],
+    ]
+
+
+def fabric_digest(paths: Paths, places: Mapping[str, Any]) -> str:
+    """The digest of what places_of found."""
+    return digest([paths.role, dict(places)])
 
 
 def observed_digest(facts: Facts) -> str:
@@ -58,18 +70,22 @@ def observed_digest(facts: Facts) -> str:
     )
 
 
-def parts_of(site: Site, fabrics: Mapping[str, Paths], nodes: Iterable[str]) -> dict[str, str]:
-    """Short digests by part: the settings, each model, each touched host, each touched node on each map."""
+def parts_of(site: Site, places: Mapping[str, Mapping[str, Any]], nodes: Iterable[str]) -> dict[str, str]:
+    """Short digests by part: the settings, each model, each touched host, each touched node on each map.
+
+    Of more than a few thousand nodes none is named: what a refusal says then is long enough.
+    """
     touched = set(nodes)
+    if len(touched) > _NAMED:
+        touched, places = set(), {}
     parts = {"llmgw.yml": _short(site.settings.model_dump(mode="json"))}
     for name, model in site.catalogue.models.items():
         parts[f"model {name}"] = _short(model.model_dump(mode="json"))
     for host in (*site.nodes, *site.routers):
         if host.name in touched:
             parts[f"host {host.name}"] = _short(host.model_dump(mode="json"))
-    for fabric, paths in fabrics.items():
-        for name in touched & paths.nodes.keys():
-            parts[f"fabric {fabric} {name}"] = _short(_node(paths, name))
+    for fabric, known in places.items():
+        parts.update((f"fabric {fabric} {name}", _short(place)) for name, place in known.items())
     return dict(sorted(parts.items()))
 
 

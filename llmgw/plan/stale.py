@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from llmgw.base import count, natural
 from llmgw.fabric import Paths
 from llmgw.plan.document import Plan
-from llmgw.plan.inputs import fabric_digest, parts_of
+from llmgw.plan.inputs import fabric_digest, parts_of, places_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Site
 
@@ -56,7 +56,8 @@ def touched(plan: Plan) -> list[str]:
 
 def _moved(plan: Plan, site: Site, fabrics: Mapping[str, Paths], nodes: list[str]) -> list[str]:
     """The parts of the inputs that are not as they were, gone or new."""
-    now, then = parts_of(site, fabrics, nodes), plan.body.inputs.parts
+    places = {name: places_of(paths, nodes) for name, paths in fabrics.items()}
+    now, then = parts_of(site, places, nodes), plan.body.inputs.parts
     return natural(part for part in {*now, *then} if now.get(part) != then.get(part))
 
 
@@ -75,7 +76,7 @@ def _fabrics(plan: Plan, fabrics: Mapping[str, Paths], nodes: list[str], moved: 
         elif name not in then:
             if any(node in fabrics[name].nodes for node in nodes):
                 found.append(f"the fabric {name} was not known when the plan was made")
-        elif then[name].facts != fabric_digest(fabrics[name], nodes):
+        elif then[name].facts != fabric_digest(fabrics[name], places_of(fabrics[name], nodes)):
             changed = [part.split(" ", 2)[2] for part in moved if part.startswith(f"fabric {name} ")]
             found.append(f"the fabric {name} is not as it was: " + "; ".join(_cables(fabrics[name], changed)))
     return found

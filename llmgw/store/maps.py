@@ -102,8 +102,8 @@ def _texts(scan: NewScan) -> tuple[Any, ...]:
 
 def repeat_scan(state: State, scan: NewScan) -> int | None:
     """The number of the row that says the same, which is seen once more; None where this one says something new."""
-    with state.change() as database:
-        row = database.conn.execute(
+    with state.change() as connection:
+        row = connection.execute(
             """SELECT id FROM scans WHERE fabric = ?1 AND digest = ?2 AND digest <> '' AND verdict = ?3 AND id = CASE ?3
                  WHEN 'complete' THEN (SELECT map FROM fabrics WHERE name = ?1)
                  WHEN 'partial' THEN (SELECT partial FROM fabrics WHERE name = ?1)
@@ -113,26 +113,26 @@ def repeat_scan(state: State, scan: NewScan) -> int | None:
         if row is None:
             return None
         columns = ", ".join(f"{name} = ?" for name in _TEXTS)
-        database.conn.execute(
+        connection.execute(
             f"UPDATE scans SET times = times + 1, {columns} WHERE id = ?",  # noqa: S608 -- names of columns
             (*_texts(scan), row[0]),
         )
-        _stand(database.conn, scan, int(row[0]))
+        _stand(connection, scan, int(row[0]))
     return int(row[0])
 
 
 def save_scan(state: State, scan: NewScan) -> int:
     """Remember a scan; its number. A complete one becomes the map, a partial one stands beside it."""
-    with state.change() as database:
+    with state.change() as connection:
         columns = (*_TEXTS, "fabric", "verdict", "first_at", "digest", "summary", "changes", "devices")
         own = (scan.fabric, scan.verdict, moment(scan.at), scan.digest, scan.summary, scan.changes)
         values = (*_texts(scan), *own, _packed("\n".join(scan.devices)))
-        cursor = database.conn.execute(
+        cursor = connection.execute(
             f"INSERT INTO scans ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
             values,
         )
         number = int(cursor.lastrowid or 0)
-        _stand(database.conn, scan, number)
+        _stand(connection, scan, number)
     return number
 
 
@@ -157,16 +157,16 @@ def fabrics(state: State) -> list[StoredFabric]:
 
 def forget_fabric(state: State, name: str) -> bool:
     """Drop a fabric and all its scans; whether there was one."""
-    with state.change() as database:
-        database.conn.execute("DELETE FROM scans WHERE fabric = ?", (name,))
-        return database.conn.execute("DELETE FROM fabrics WHERE name = ?", (name,)).rowcount > 0
+    with state.change() as connection:
+        connection.execute("DELETE FROM scans WHERE fabric = ?", (name,))
+        return connection.execute("DELETE FROM fabrics WHERE name = ?", (name,)).rowcount > 0
 
 
 def rename_fabric(state: State, old: str, new: str) -> None:
     """Give a fabric and its scans another name, which must be free."""
-    with state.change() as database:
-        database.conn.execute("UPDATE scans SET fabric = ? WHERE fabric = ?", (new, old))
-        database.conn.execute("UPDATE fabrics SET name = ? WHERE name = ?", (new, old))
+    with state.change() as connection:
+        connection.execute("UPDATE scans SET fabric = ? WHERE fabric = ?", (new, old))
+        connection.execute("UPDATE fabrics SET name = ? WHERE name = ?", (new, old))
 
 
 _COLUMNS = "id, fabric, at, source, verdict, problems, first_at, times, summary, changes"
@@ -267,8 +267,8 @@ def missed_text(state: State, fabric: str) -> str:
 
 def forget_missed(state: State, fabric: str) -> None:
     """Miss no cable of the fabric any longer."""
-    with state.change() as database:
-        database.conn.execute("UPDATE fabrics SET missed = '[]' WHERE name = ?", (fabric,))
+    with state.change() as connection:
+        connection.execute("UPDATE fabrics SET missed = '[]' WHERE name = ?", (fabric,))
 
 
 def current_paths(state: State) -> dict[str, "Paths"]:
@@ -287,8 +287,8 @@ def current_paths(state: State) -> dict[str, "Paths"]:
 def drop_old_scans(state: State, *, keep: int, keep_days: int, now: datetime) -> int:
     """Forget each fabric's scans beyond `keep` or older than `keep_days`; never its maps nor its last two."""
     oldest = moment(now - timedelta(days=keep_days))
-    with state.change() as database:
-        cursor = database.conn.execute(
+    with state.change() as connection:
+        cursor = connection.execute(
             """DELETE FROM scans WHERE id IN (SELECT id FROM
                  (SELECT id, at, row_number() OVER (PARTITION BY fabric ORDER BY id DESC) AS age FROM scans)
                  WHERE age > 2 AND (age > ? OR at < ?))
