@@ -237,6 +237,23 @@ def test_a_fabric_can_be_forgotten(scan: LLMGW, llmgw: LLMGW) -> None:
     assert llmgw("list")[2] == "No fabric was ever scanned. Next: llmgw fabric scan\n"
 
 
+def test_where_the_cables_of_a_node_or_a_switch_go(scan: LLMGW, llmgw: LLMGW) -> None:
+    made = faulty()
+    made.swap("gpu0001 mlx5_0", "gpu0001 mlx5_1")
+    scan(made)
+    assert llmgw("show", "--of", "gpu0006", "--no-headers")[1].splitlines() == [
+        "gpu0006 mlx5_0/1  leaf-1-3 port 2  1xHDR  1  short: its kind runs at 4xHDR",
+        "gpu0006 mlx5_1/1  leaf-1-4 port 2  4xHDR  2  -",
+    ]
+    rows = json.loads(llmgw("show", "--of", "leaf-1-1", "-o", "json")[1])["cables"]
+    assert [one["to"] for one in rows][:3] == ["gpu0001 mlx5_1/1", "gpu0002 mlx5_0/1", "gpu0003 mlx5_0/1"]
+    assert [one["note"] for one in rows][:2] == ["off its rail", ""]
+    by_guid = llmgw("show", "--of", f"0x{int(made.named('leaf-1-1'), 16):x}", "-o", "json")[1]
+    assert json.loads(by_guid)["cables"] == rows
+    code, _, err = llmgw("show", "--of", "gpu006")
+    assert (code, "did you mean gpu0006" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
