@@ -1,5 +1,6 @@
 """The command line: every command has its help, and errors say what next."""
 
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -116,3 +117,17 @@ def test_init_writes_what_check_finds_right_and_never_overwrites(
     assert capsys.readouterr().out.split() == ["qwen2.5-72b", "smollm2-135m"]
     assert run(["init", str(folder)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_the_manual_page_has_every_command_and_option_and_no_fault(tmp_path: Path) -> None:
+    page = llmgw("manual").stdout
+    for path, found in LEAVES:
+        assert f'.SS "llmgw {path}"'.replace("-", r"\-") in page
+        for parameter in found.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[-1].replace("-", r"\-") in page
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed: the page is not set")
+    argv = ["groff", "-man", "-ww", "-Tutf8", "-z"]
+    done = subprocess.run(argv, input=page, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -1,6 +1,7 @@
 """What goes out of a map: the topology document, the planner's paths, findings, and exports."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import yaml
@@ -12,6 +13,7 @@ from llmgw.fabric import (
     Fabric,
     Findings,
     Paths,
+    Sample,
     Topology,
     analyse,
     finding_lines,
@@ -198,26 +200,52 @@ def test_host_lists_mean_the_hosts_that_they_were_made_of() -> None:
     assert host_list([f"gpu{n:02d}" for n in (1, 2, 3, 9, 10, 12)]) == "gpu[01-03,09-10,12]"
 
 
+FAMILIES = 17
+
+
+def sample(fabric: Fabric, *, name: str, scanned_at: datetime = NOW) -> Sample:
+    """A fabric that has one port down."""
+    leaf = next(iter(fabric.switches))
+    down = [DownPort(leaf, 40, "x", "Polling", leaf, 41)] if fabric.cables and name == "ib0" else []
+    found = verify(fabric, name=name, scanned_at=scanned_at, down=down)
+    return Sample(name, "compute", fabric, found, scanned_at)
+
+
+def plain_numbers(text: str) -> str:
+    """The text with its numbers written out."""
+    return re.sub(r"\d\.\d+e\+\d+", lambda found: f"{float(found[0]):.1f}", text)
+
+
 def test_prometheus_text_has_figures_and_one_series_for_each_short_cable() -> None:
     when = datetime(2026, 12, 1, tzinfo=UTC)
-    text = prometheus(fabric_of(cluster()), name="ib0", scanned_at=when, down=3)
+    text = prometheus([sample(fabric_of(cluster()), name="ib0", scanned_at=when)], run_at=when)
     assert 'llmgw_fabric_scan_complete{fabric="ib0"} 1.0\n' in text
     seconds = text.split('llmgw_fabric_scan_timestamp_seconds{fabric="ib0"} ')[1].split()[0]
     assert float(seconds) == when.timestamp()
     assert 'llmgw_fabric_switches{fabric="ib0",tier="core"} 2.0\n' in text
-    assert 'llmgw_fabric_ports_down{fabric="ib0"} 3.0\n' in text
+    assert 'llmgw_fabric_ports_down{fabric="ib0"} 1.0\n' in text
+    assert f"llmgw_fabric_run_timestamp_seconds {when.timestamp():.0f}.0" in plain_numbers(text)
     assert 'cable_short{a="gpu0002 mlx5_1/1",b="leaf-1-2 port 2",expected="4xHDR",fabric="ib0",guid="' in text
-    assert text.count("# TYPE ") == text.count("# HELP ") == 12
+    assert text.count("# TYPE ") == text.count("# HELP ") == FAMILIES + 1
 
 
-def test_hostile_names_stay_inside_their_label() -> None:
+def test_several_fabrics_are_one_text_with_each_family_once() -> None:
+    quiet = fabric_of(fat_tree(nodes=4, rails=1, nodes_per_leaf=4, spines=1))
+    text = prometheus([sample(fabric_of(cluster()), name="a"), sample(quiet, name="b")])
+    families = {one.name: one for one in text_string_to_metric_families(text)}
+    assert len(families) == text.count("# TYPE ") == FAMILIES
+    healthy = {one.labels["fabric"]: one.value for one in families["llmgw_fabric_healthy"].samples}
+    assert healthy == {"a": 0.0, "b": 1.0}
+
+
+def test_c9_hostile_names_stay_inside_their_label() -> None:
     name = 'x"} 1\nevil{a="' + "y" * 200
     made = fat_tree(nodes=4, rails=1, nodes_per_leaf=4, spines=1)
     made.devices[made.named("leaf-1-1")].name = name.replace("\n", "\u202e\\")
     made.short("gpu0002 mlx5_0", "1xNDR")
     fabric = analyse(read(made.text()))
-    families = list(text_string_to_metric_families(prometheus(fabric, name=name, scanned_at=NOW)))
-    assert len(families) == 12
+    families = list(text_string_to_metric_families(prometheus([sample(fabric, name=name)])))
+    assert len(families) == FAMILIES
     (short,) = families[-1].samples
     assert short.labels["fabric"] == name.replace("\n", "\ufffd")[:128]
     assert len(short.labels["b"]) == 128

@@ -4,19 +4,24 @@ from llmgw.fabric import (
     Identity,
     InventoryPort,
     KnownPort,
+    Part,
+    Paths,
     ScanSource,
     Severity,
     Standing,
     analyse,
     candidates,
+    claims,
     identify,
     known_ports,
     parse_source,
+    parts,
+    paths,
     read,
     uncovered,
     unseen_hosts,
 )
-from tests.fakes.fabrics import fat_tree
+from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import guid, one_leaf
 
 
@@ -151,3 +156,72 @@ def test_a_host_of_another_domain_is_another_host() -> None:
 def test_descriptions_with_the_host_last_or_alone_name_it_too() -> None:
     fabric = analyse(read(one_leaf("HCA-1 n1", "n2", "rack 4 n3 slot 9")), hosts=["n3"])
     assert {one.node: one.device for one in fabric.adapters.values()} == {"n1": "HCA-1", "n2": "", "n3": ""}
+
+
+def test_a_port_that_the_settings_name_names_the_fabric_wherever_it_was_scanned_from() -> None:
+    settings = {"compute": ("n1",), "storage": ("n3:mlx5_2/1",)}
+    storage = ScanSource("n3", "mlx5_2", 1)
+    found = identify(COMPUTE, {}, source=ScanSource("n1", "mlx5_2", 1), settings=settings, inside={storage})
+    assert found == Identity("storage", is_new=True)
+
+
+def test_a_fabric_with_a_made_up_name_gets_that_of_the_settings_when_one_of_its_ports_is_named() -> None:
+    port = ScanSource("n1", "mlx5_0", 1)
+    settings = {"compute": ("n1:mlx5_0/1",)}
+    found = identify(COMPUTE, {"ib-000001": SWITCHES}, source=port, settings=settings, inside={port})
+    assert found == Identity("compute", is_new=False, was="ib-000001")
+    both = {"ib-000001": SWITCHES, "compute": {"e" * 16}}
+    assert identify(COMPUTE, both, source=port, settings=settings, inside={port}).name == "ib-000001"
+    assert identify(COMPUTE, {"storage": SWITCHES}, source=port, settings={**settings, "storage": ()}).was == ""
+
+
+def test_a_node_without_a_device_means_the_fabric_of_most_of_its_ports() -> None:
+    two, one = ports_of(1, "mlx5_0", "mlx5_1"), ports_of(1, "mlx5_2")
+    down = ports_of(1, "mlx5_0", state="DOWN")
+    assert claims(["n1"], [*two, *one], two) == ("n1",)
+    assert claims(["n1"], [*two, *one], one) == ("",)
+    assert claims(["n1"], [*two[:1], *one], one) == ("n1",)
+    assert claims(["n1"], [*down, *one], one) == ("",)
+    assert claims(["n1:mlx5_2/1"], [*two, *one], one) == ("n1:mlx5_2/1",)
+    assert claims(["n1"], [], []) == ("n1",)
+    assert claims([], two, one) == ()
+
+
+def way(cluster: Cluster, name: str) -> Paths:
+    return paths(analyse(read(cluster.text())), name=name)
+
+
+def rails(number: int, rate: str = "4xHDR") -> Cluster:
+    return fat_tree(nodes=4, rails=number, nodes_per_leaf=4, spines=1, rate=rate)
+
+
+def test_a_fabric_alone_is_for_compute_and_one_that_is_named_is_what_its_settings_say() -> None:
+    assert parts({"ib-1": way(rails(2), "ib-1")}, {}) == {"ib-1": Part("compute")}
+    assert parts({"s": way(rails(2), "s")}, {"s": "storage"}) == {"s": Part("storage")}
+
+
+def test_beside_a_named_compute_fabric_no_replica_is_placed_by_another() -> None:
+    found = parts({"ib0": way(rails(1), "ib0"), "ib-1": way(rails(4), "ib-1")}, {"ib0": "compute"})
+    assert found["ib-1"] == Part("storage", "the settings name ib0 for compute, and not this one")
+
+
+def test_of_fabrics_that_nobody_named_the_one_with_most_bandwidth_is_for_compute() -> None:
+    found = parts({"ib-1": way(rails(1, "4xNDR"), "ib-1"), "ib-2": way(rails(4), "ib-2")}, {})
+    assert {name: one.role for name, one in found.items()} == {"ib-1": "storage", "ib-2": "compute"}
+    assert "more bandwidth in ib-2" in found["ib-1"].why
+    assert found["ib-2"].why
+
+
+def test_of_two_alike_neither_is_for_compute_until_somebody_says_which() -> None:
+    found = parts({"ib-1": way(rails(1), "ib-1"), "ib-2": way(rails(1), "ib-2")}, {})
+    assert {one.role for one in found.values()} == {"storage"}
+    named = parts({"ib-1": way(rails(1), "ib-1"), "ib-2": way(rails(1), "ib-2")}, {"ib-2": "storage"})
+    assert named == {"ib-1": Part("compute"), "ib-2": Part("storage")}
+
+
+def test_fabrics_of_different_nodes_are_all_for_compute() -> None:
+    other = rails(1)
+    for device in other.devices.values():
+        device.name = device.name.replace("gpu", "cpu")
+    found = parts({"ib-1": way(rails(4), "ib-1"), "ib-2": way(other, "ib-2")}, {})
+    assert found == {"ib-1": Part("compute"), "ib-2": Part("compute")}

@@ -136,7 +136,12 @@ def test_a_replica_whose_drain_is_not_seen_by_a_router_is_not_stopped_but_served
 def test_requests_that_do_not_end_are_left_behind_at_the_drain_limit() -> None:
     progress, _, _ = carried_out([stop("a1", "m/0", "n1", drain_s=30)], busy={"m/0": 10_000})
     assert statuses(progress) == {"a1": "done"}
-    assert any("still in flight after 30s" in note for note in progress.states["a1"].notes)
+    assert any("of 10000 still in flight after 30s" in note for note in progress.states["a1"].notes)
+
+
+def test_a_drain_says_how_many_requests_it_waited_for() -> None:
+    progress, _, _ = carried_out([stop("a1", "m/0", "n1")], busy={"m/0": 3})
+    assert any(note.startswith("drained (3 -> 0 in flight, ") for note in progress.states["a1"].notes)
 
 
 def test_a_rank_that_cannot_be_proved_gone_fails_and_is_killed_first() -> None:

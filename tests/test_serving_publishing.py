@@ -67,8 +67,22 @@ def test_during_a_move_both_copies_are_known_and_the_old_one_keeps_its_url() -> 
         "m/0~n1": ("http://10.0.0.1:18000", "draining"),
         "m/0": ("http://10.0.0.2:18000", "ready"),
     }
-    assert leaving_id(change) == "m/0~n1"
+    assert leaving_id(site(), change, both) == leaving_id(site(), change, []) == "m/0~n1"
     assert shown(published(change, Phase.WITHDRAW, both)) == {"m/0": ("http://10.0.0.2:18000", "ready")}
+
+
+def test_a_copy_that_takes_over_leaves_the_other_draining_until_that_has_ended() -> None:
+    before = published(start("a1", "m/0", "n1"), Phase.PUBLISH, [])
+    assert leaving_id(site(), stop("a3", "m/0", "n1"), before) == "m/0"
+    adopted = start("a2", "m/0", "n2")
+    both = after_phase(site(), adopted, Phase.PUBLISH, before, ending={"http://10.0.0.1:18000"})
+    assert shown(both) == {
+        "m/0~n1": ("http://10.0.0.1:18000", "draining"),
+        "m/0": ("http://10.0.0.2:18000", "ready"),
+    }
+    end = stop("a3", "m/0", "n1")
+    assert leaving_id(site(), end, both) == "m/0~n1"
+    assert shown(published(end, Phase.WITHDRAW, both)) == {"m/0": ("http://10.0.0.2:18000", "ready")}
 
 
 def test_a_start_takes_the_place_of_an_endpoint_whose_node_is_lost() -> None:

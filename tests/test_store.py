@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from llmgw.base import LlmgwError, LockedError, RefusedError
 from llmgw.observed import NodeFacts
@@ -20,13 +21,14 @@ from llmgw.plan.judge import Condition, Health
 from llmgw.plan.repair import Retry
 from llmgw.serving import Endpoint
 from llmgw.store import State, backup, break_lock, count_change, held, lineage, locked, open_state, serial
-from llmgw.store.database import MIGRATIONS
+from llmgw.store.database import VERSION
 from llmgw.store.filesystem import NETWORK, filesystem_of
 from llmgw.store.health import conditions, retries, save_conditions, save_retries
 from llmgw.store.history import events, record
 from llmgw.store.maps import NewScan, current_paths, drop_old_scans, fabrics, save_scan, scan_texts, scans
 from llmgw.store.nodes import cordons, load_facts, remove_cordon, save_facts, set_cordon
 from llmgw.store.published import endpoints, engine_key, engine_keys, next_generation
+from llmgw.store.schema import STEPS, bring_up
 
 NOW = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
 
@@ -95,12 +97,47 @@ def test_a9_a_network_file_system_is_known_by_its_mount(kind: str) -> None:
 def test_a12_a_store_of_a_newer_llmgw_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     state = open_state(path)
-    state.database.conn.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    state.connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     state.close()
     before = path.read_bytes()
     with pytest.raises(RefusedError, match="newer llmgw"):
         open_state(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_store_of_every_earlier_version_is_brought_up_and_keeps_what_it_holds(
+    tmp_path: Path, version: int
+) -> None:
+    path = tmp_path / "state.db"
+    with sqlite3.connect(path, isolation_level=None) as old:
+        for step in STEPS[:version]:
+            step(Database(old, execute_plugins=False))
+        old.execute(f"PRAGMA user_version = {version}")
+        old.execute("INSERT INTO meta VALUES ('lineage', 'abc'), ('serial', '7')")
+        old.execute("INSERT INTO cordons VALUES ('n1', 'cordon', 'psu', 'mk', '2026-12-01T00:00:00Z')")
+    old.close()
+    state = open_state(path)
+    assert (lineage(state), serial(state)) == ("abc", 7)
+    assert set(cordons(state)) == {"n1"}
+    fresh = open_state(tmp_path / "fresh.db")
+    columns = "SELECT m.name, c.name, c.type, c.pk FROM sqlite_master m, pragma_table_info(m.name) c ORDER BY 1, 2"
+    assert state.rows(columns) == fresh.rows(columns)
+
+
+def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "state.db", isolation_level=None) as old:
+        old.execute("CREATE TABLE client_keys (id TEXT)")  # the last step finds its place taken
+        old.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError):
+            bring_up(old, 0)
+        old.rollback()
+        assert [row[0] for row in old.execute("SELECT name FROM sqlite_master")] == ["client_keys"]
+    old.close()
+
+
+def test_the_schemas_version_counts_its_steps() -> None:
+    assert len(STEPS) == VERSION
 
 
 def test_what_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
@@ -207,10 +244,10 @@ def test_a_lock_of_another_host_is_taken_over_when_its_heart_has_stopped(state: 
     with locked(state, "llmgw apply"):
         pass
     holder = '{"token":"t","user":"mk","host":"elsewhere","pid":1,"born":1,"command":"llmgw apply","since":"2026"}'
-    state.database.conn.execute("INSERT INTO lock VALUES (1, ?, 0, ?)", (holder, time.time() + 30))
+    state.connection.execute("INSERT INTO lock VALUES (1, ?, 0, ?)", (holder, time.time() + 30))
     with pytest.raises(LockedError, match="mk@elsewhere"), locked(state, "llmgw apply"):
         pass
-    state.database.conn.execute("UPDATE lock SET expires = ?", (time.time() - 1,))
+    state.connection.execute("UPDATE lock SET expires = ?", (time.time() - 1,))
     told: list[str] = []
     with locked(state, "llmgw apply", tell=told.append):
         assert "sign of life" in told[0]
@@ -253,7 +290,15 @@ PATHS = '{"format":"llmgw-paths/1","fabric":"ib0","complete":true,"rail_aligned"
 def scan(verdict: str, at: datetime = NOW, raw: str = "text") -> NewScan:
     made = verdict != "rejected"
     return NewScan(
-        "ib0", at, "n1:mlx5_0/1", verdict, "[]", raw, "", "{}" if made else None, PATHS if made else None
+        "ib0",
+        at,
+        "n1:mlx5_0/1",
+        verdict,
+        "[]",
+        raw,
+        "",
+        topology="{}" if made else None,
+        paths=PATHS if made else None,
     )
 
 
@@ -331,10 +376,11 @@ def test_a7_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     count_change(state)
     pages = state.one("PRAGMA page_count")
     assert pages
-    state.database.conn.execute(f"PRAGMA max_page_count = {pages[0]}")
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+    state.connection.execute(f"PRAGMA max_page_count = {pages[0]}")
+    with pytest.raises(LlmgwError, match="full") as caught:
         for n in range(10_000):
             record(state, "test", "x" * 1000, str(n), by="y")
+    assert caught.value.hint.startswith("make room")
     state.close()
     again = open_state(tmp_path / "state.db")
     assert serial(again) == 1

@@ -3,7 +3,7 @@
 import fnmatch
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ class Count:
     began: float = field(default_factory=time.monotonic)
     done: int = 0
     shown: bool = False
+    tell: Callable[[str], None] = say
 
     def answer(self, answer: "HostAnswer") -> None:
         self.done += 1
@@ -57,14 +58,14 @@ class Count:
             self._line(
                 f"{answer.host}: {answer.outcome}: {visible(answer.why.splitlines()[-1] if answer.why else '')}"
             )
-        if sys.stderr.isatty() and time.monotonic() - self.began > SHOW_AFTER_S:
+        if self.tell is say and sys.stderr.isatty() and time.monotonic() - self.began > SHOW_AFTER_S:
             self.shown = True
             click.echo(f"\r{self.what} {self.done} of {self.total} ", err=True, nl=False)
 
     def _line(self, text: str) -> None:
         if self.shown:
             click.echo("\r" + " " * 60 + "\r", err=True, nl=False)
-        say(text[:300])
+        self.tell(text[:300])
 
     def end(self) -> None:
         if self.shown:
@@ -72,18 +73,22 @@ class Count:
 
 
 def ask_nodes(
-    workspace: Workspace, nodes: Iterable[InventoryHost], *, privileged: tuple[tuple[str, ...], ...] = ()
+    workspace: Workspace,
+    nodes: Iterable[InventoryHost],
+    *,
+    privileged: tuple[tuple[str, ...], ...] = (),
+    tell: Callable[[str], None] = say,
 ) -> "Observation":
     """Ask the nodes for their facts and remember them; the nodes that do not answer are remembered as silent."""
     from llmgw.remote.observe import observe
     from llmgw.store.nodes import save_facts
 
     asked = list(nodes)
-    counter = Count(len(asked), "nodes answered:")
+    counter = Count(len(asked), "nodes answered:", tell=tell)
     with workspace.session() as session:
         seen = observe(session, workspace.site, asked, privileged=privileged, tell=counter.answer)
     counter.end()
     save_facts(workspace.store, seen.answered, (*seen.unreachable, *seen.failed), now=datetime.now(UTC))
     spent = duration(time.monotonic() - counter.began)
-    say(f"{len(seen.answered)} of {len(asked)} nodes answered ({spent})")
+    tell(f"{len(seen.answered)} of {len(asked)} nodes answered ({spent})")
     return seen

@@ -37,8 +37,11 @@ COMMANDS: dict[str, Entry] = {
     ),
     "endpoints": Entry("llmgw.cli.endpoints:endpoints", _SERVE, "Show or export what routers were told."),
     "router": Entry("llmgw.cli.router:router_command", _SERVE, "Serve the OpenAI API from what is published."),
+    "keys": Entry("llmgw.cli.keys:keys", _SERVE, "Make, list and revoke clients' keys."),
+    "usage": Entry("llmgw.cli.usage:usage", _SERVE, "Show what tenants and models took, from a router's ledger."),
     "nodes": Entry("llmgw.cli.nodes:nodes", _RUN, "Show nodes; cordon, drain and uncordon them."),
     "history": Entry("llmgw.cli.history:history", _RUN, "Show what happened."),
     "lock": Entry("llmgw.cli.lock:lock", _RUN, "Show or break the lock of a running change."),
     "state": Entry("llmgw.cli.state:state", _RUN, "Back up the store, or show where it is."),
+    "manual": Entry("llmgw.cli.manual:manual", _SITE, "Print the manual page: llmgw manual | man -l -."),
 }

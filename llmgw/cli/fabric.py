@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
-from llmgw.base import ExitCode, LlmgwError, UsageError, duration
+from llmgw.base import LlmgwError, UsageError, duration
+from llmgw.cli.fabric_compare import diff, forget, history
+from llmgw.cli.fabric_health import export, verify
+from llmgw.cli.fabric_scan import scan
+from llmgw.cli.fabric_schedule import schedule
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace, say
 
@@ -36,48 +40,8 @@ def fabric() -> None:
     """
 
 
-@fabric.command()
-@click.argument("names", metavar="[FABRIC]…", nargs=-1)
-@click.option("--from", "file", metavar="FILE|-", help="Read ibnetdiscover's text from a file; no node is asked.")
-@output_options
-@pass_workspace
-def scan(workspace: Workspace, names: tuple[str, ...], file: str | None, output: Output) -> int:
-    """Map every physical fabric through one node each.
-
-    Which fabrics there are is found out: a scan starts from an active port, everything it sees is one fabric, and ports
-    that no scan has seen are scanned from next. A scan that is not whole never replaces a whole map.
-    """
-    from llmgw.cli.scanning import scan_all, scan_text, spoken
-
-    if file is not None:
-        if len(names) != 1:
-            raise UsageError("--from wants exactly one FABRIC: the name to remember it by")
-        kept = [scan_text(workspace, names[0], _read(file), source=file if file != "-" else "standard input")]
-        failures: list[str] = []
-    else:
-        done = scan_all(workspace, names)
-        kept, failures = done.kept, done.failures
-        missed = set(names) - {one.name for one in kept}
-        if missed:
-            raise LlmgwError(f"no scan of {', '.join(sorted(missed))} came about", hint="; ".join(failures[:3]))
-    if output.for_people:
-        for one in kept:
-            click.echo(spoken(one))
-        if not kept:
-            say("no fabric was found: no node has an active InfiniBand port")
-    else:
-        output.document({"schema": 1, "fabrics": [_row(workspace, one.name) for one in kept]})
-    return ExitCode.ERROR if failures and not kept else ExitCode.DONE
-
-
-def _read(file: str) -> str:
-    from llmgw.fabric import LIMIT_BYTES
-
-    try:
-        raw = sys.stdin.buffer.read(LIMIT_BYTES + 1) if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise LlmgwError(f"{file}: {error.strerror}") from None
-    return raw.decode("utf-8", "surrogateescape")
+for command in (scan, diff, history, forget, verify, export, schedule):
+    fabric.add_command(command)
 
 
 @fabric.command(name="list")
@@ -87,49 +51,58 @@ def list_(workspace: Workspace, output: Output) -> None:
     """List the fabrics with the figures of their maps."""
     from llmgw.store.maps import fabrics
 
-    rows = [_row(workspace, one.name) for one in fabrics(workspace.store)]
+    rows = [row(workspace, one.name) for one in fabrics(workspace.store)]
     output.rows("fabrics", rows, COLUMNS, empty="No fabric was ever scanned. Next: llmgw fabric scan")
 
 
-def _row(workspace: Workspace, name: str) -> dict[str, Any]:
-    from llmgw.cli.maps import pick, stored
-    from llmgw.fabric import Topology
-    from llmgw.store.maps import topology_text
+def row(workspace: Workspace, name: str) -> dict[str, Any]:
+    """A fabric with the figures of its map, as the list shows it."""
+    from llmgw.cli.maps import Ground, pick, stored
 
     found = stored(workspace.store, name)
-    settings = workspace.settings.fabrics.get(name) if workspace.folder else None
-    row: dict[str, Any] = {"name": name, "role": settings.role if settings else "compute", "scan": found.best}
+    settings = workspace.settings if workspace.folder else None
+    part = Ground(settings=settings).stored_parts(workspace.store).get(name)
+    line: dict[str, Any] = {"name": name, "role": part.role if part else None, "scan": found.best}
     if found.best is None:
-        return {**row, "state": "never scanned whole"}
+        return {**line, "state": "never scanned whole"}
     scan = pick(workspace.store, found, None)
-    shape = Topology.read(topology_text(workspace.store, scan.number) or "", f"scan {scan.number}")
     age = duration((datetime.now(UTC) - datetime.fromisoformat(scan.at)).total_seconds())
     state = scan.verdict if found.partial is None or found.map is None else f"{scan.verdict}, a partial scan since"
-    return {**row, "scanned": f"{age} ago", "state": state, "source": scan.source, **shape.summary.model_dump()}
+    if found.last not in (found.map, found.partial):
+        state += ", the last scan was rejected"
+    return {**line, "scanned": f"{age} ago", "at": scan.at, "state": state, "source": scan.source, **scan.summary}
 
 
 @fabric.command()
 @click.argument("name", metavar="[FABRIC]", required=False)
+@click.option("--of", "part", metavar="NODE|SWITCH", help="Where each cable of this node or switch goes.")
 @click.option("--scan", "number", type=int, help="An earlier scan, by its number.")
 @output_options
 @pass_workspace
-def show(workspace: Workspace, name: str | None, number: int | None, output: Output) -> None:
-    """Show a map: switches by tier, rails, and what is wrong. -o json is the topology document."""
+def show(workspace: Workspace, name: str | None, part: str | None, number: int | None, output: Output) -> None:
+    """Show a map: switches by tier, rails, groups of leaves with their nodes, and what is wrong.
+
+    -o json is the topology document, -o wide names all nodes.
+    """
     from llmgw.cli.maps import ground, load, pick, stored
     from llmgw.fabric import Topology
     from llmgw.store.maps import topology_text
 
     found = stored(workspace.store, name)
     scan = pick(workspace.store, found, number)
-    if not output.for_people:
-        text = topology_text(workspace.store, scan.number)
-        if text is None:
-            raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    text = topology_text(workspace.store, scan.number)
+    if text is None:
+        raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    if part is None and not output.for_people:
         output.document(Topology.read(text, f"scan {scan.number}").model_dump(mode="json"))
         return
-    from llmgw.cli.fabric_text import map_lines
+    from llmgw.cli.fabric_text import CABLES, cable_rows, map_lines
 
-    for line in map_lines(load(workspace.store, scan, ground(workspace)), scan):
+    shape = load(workspace.store, scan, ground(workspace))
+    if part is not None:
+        output.rows("cables", cable_rows(shape, part), CABLES, empty=f"{part} has no cable.")
+        return
+    for line in map_lines(shape, scan, names=10_000 if output.format == "wide" else 100):
         click.echo(line)
 
 

@@ -1,11 +1,11 @@
 """llmgw history: what happened, a line each."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import click
 
-from llmgw.base import UsageError
 from llmgw.cli.output import Column, Output, output_options
+from llmgw.cli.times import ago
 from llmgw.cli.workspace import Workspace, pass_workspace
 
 COLUMNS = (
@@ -15,18 +15,6 @@ COLUMNS = (
     Column("WHAT", "message"),
     Column("BY", "by", wide=True),
 )
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def ago(text: str, *, now: datetime) -> datetime:
-    """`30m`, `2h`, `7d` before now, or an ISO 8601 time. UsageError for anything else."""
-    if text[-1:] in _UNITS and text[:-1].isdigit():
-        return now - timedelta(seconds=int(text[:-1]) * _UNITS[text[-1]])
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is no time", hint="like 30m, 2h, 7d or 2026-12-01T08:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @click.command()

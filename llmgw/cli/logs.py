@@ -3,21 +3,51 @@
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import click
 
-from llmgw.base import LlmgwError, visible
-from llmgw.cli.history import ago
+from llmgw.base import LlmgwError, UsageError, unit_name, visible
+from llmgw.cli.times import ago
 from llmgw.cli.workspace import Workspace
-from llmgw.observed import Run
+from llmgw.observed import Facts, Run
 from llmgw.remote.steps import run_dir
 from llmgw.site import InventoryHost, Site
 
+if TYPE_CHECKING:
+    from llmgw.store.starts import PastStart
+
 MASK = "********"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a rank's log: of which unit, under which supervisor, from when until when (None: open).
+
+    `past`: of a start that is over, whose log a process supervisor has put aside.
+    """
+
+    node: str
+    unit: str
+    supervisor: str
+    begin: datetime | None = None
+    end: datetime | None = None
+    past: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of logs is to be shown: so many last lines, newer than, matching, going on, of the start before."""
+
+    count: int
+    since: str | None = None
+    grep: str | None = None
+    follow: bool = False
+    previous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +55,51 @@ class Source:
     """One rank's log: where it is read, and the command that prints it there."""
 
     node: InventoryHost
-    run: Run
+    unit: str
     command: str
 
 
-def log_command(
-    site: Site, node: InventoryHost, run: Run, *, lines: int, since: datetime | None, follow: bool
-) -> str:
-    """The command that prints a rank's last lines on its node: the journal's, or the run's log file's."""
-    if run.supervisor == "process":
-        folder = f"{run_dir(site, node)}/{run.unit}"
-        return shlex.join(["tail", f"--lines={lines}", *(["--follow=name"] * follow), f"{folder}/log"])
-    started = int(run.started_at.timestamp()) if run.started_at else 0
-    begin = max(started, int(since.timestamp())) if since else started
-    argv = ["journalctl", *(["--user"] * (run.supervisor == "systemd-user"))]
-    argv += [f"--identifier={run.unit}", f"--since=@{begin}", f"--lines={lines}", "--output=short-iso"]
-    argv += ["--no-pager", "--quiet", *(["--follow"] * follow)]
-    plain = shlex.join(["/usr/bin/journalctl", *argv[1:]])
-    return (
-        plain
-        if run.supervisor == "systemd-user"
-        else f'if [ "$(id -u)" = 0 ]; then {plain}; else sudo -n {plain}; fi'
-    )
+def of_run(node: str, run: Run) -> Stretch:
+    """What a run has printed since it was started."""
+    return Stretch(node, run.unit, run.supervisor, begin=run.started_at)
+
+
+def before(one: Stretch) -> Stretch:
+    """What the unit printed before that start."""
+    return replace(one, begin=None, end=one.begin, past=True)
+
+
+def of_past(found: "PastStart", facts: Facts) -> list[Stretch]:
+    """The stretches, by rank, of a start that a plan has made; of nodes that were ever seen."""
+    return [
+        Stretch(
+            node,
+            unit_name(found.replica),
+            facts.nodes[node].supervisor,
+            begin=found.begun_at,
+            end=found.ended_at,
+            past=True,
+        )
+        for node in found.nodes
+        if node in facts.nodes
+    ]
+
+
+def log_command(site: Site, node: InventoryHost, one: Stretch, *, lines: int, follow: bool) -> str:
+    """The command that prints the last lines of a stretch on its node: the journal's, or the log file's."""
+    if one.supervisor == "process":
+        folder = f"{run_dir(site, node)}/{one.unit}"
+        file = f"{folder}.log" if one.past else f"{folder}/log"
+        return shlex.join(["tail", f"--lines={lines}", *(["--follow=name"] * follow), file])
+    begin = int(one.begin.timestamp()) if one.begin else 0
+    argv = ["/usr/bin/journalctl", *(["--user"] * (one.supervisor == "systemd-user"))]
+    argv += [f"--identifier={one.unit}", f"--since=@{begin}"]
+    argv += [f"--until=@{int(one.end.timestamp())}"] if one.end else []
+    argv += [f"--lines={lines}", "--output=short-iso", "--no-pager", "--quiet", *(["--follow"] * follow)]
+    plain = shlex.join(argv)
+    if one.supervisor == "systemd-user":
+        return plain
+    return f'if [ "$(id -u)" = 0 ]; then {plain}; else sudo -n {plain}; fi'
 
 
 def masker(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -84,29 +137,24 @@ def follow(
             click.echo(f"llmgw: {source.node.name}: {visible(line.message)}", err=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What of logs is to be shown: so many last lines, newer than, matching, going on."""
+def show_logs(workspace: Workspace, stretches: Sequence[Stretch], wish: Reading) -> None:
+    """Show these stretches from their nodes; each line with its node where there are several.
 
-    count: int
-    since: str | None
-    grep: str | None
-    follow: bool
-
-
-def show_logs(workspace: Workspace, ranks: Iterable[tuple[str, Run]], wish: Reading) -> None:
-    """Show the logs of these ranks (node and run), from their nodes; each line with its node where several."""
+    UsageError for a wish that cannot be met: following what is over.
+    """
     from llmgw.remote.ssh import connected, lines, route_of
     from llmgw.store.published import all_engine_keys
 
     pattern = _pattern(wish.grep)
-    begin = ago(wish.since, now=datetime.now(UTC)) if wish.since else None
     site = workspace.site
-    sources = []
-    for host, run in ranks:
-        node = site.node(host)
-        command = log_command(site, node, run, lines=wish.count, since=begin, follow=wish.follow)
-        sources.append(Source(node, run, command))
+    parts = [_asked_for(one, wish) for one in stretches]
+    if wish.follow and any(one.past for one in parts):
+        raise UsageError("nothing more is printed by a start that is over", hint="leave out --follow")
+    sources = [
+        Source(node, one.unit, log_command(site, node, one, lines=wish.count, follow=wish.follow))
+        for one in parts
+        for node in (site.node(one.node),)
+    ]
     mask = masker(all_engine_keys(workspace.store))
     connect_s = site.settings.timeouts.connect_s
 
@@ -116,10 +164,19 @@ def show_logs(workspace: Workspace, ranks: Iterable[tuple[str, Run]], wish: Read
 
     def show_line(source: Source, line: str) -> None:
         if pattern is None or pattern.search(line):
-            head = f"{source.node.name} {source.run.unit}: " if len(sources) > 1 else ""
+            head = f"{source.node.name} {source.unit}: " if len(sources) > 1 else ""
             click.echo(head + mask(line))
 
     follow(sources, read, show=show_line)
+
+
+def _asked_for(one: Stretch, wish: Reading) -> Stretch:
+    if wish.previous and not one.past:
+        one = before(one)
+    if wish.since:
+        since = ago(wish.since, now=datetime.now(UTC))
+        one = replace(one, begin=max(since, one.begin) if one.begin else since)
+    return one
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -1,8 +1,7 @@
 """Maps between the store and the pure package: what a scan's text means, by what the inventory and nodes say now."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from llmgw.base import UsageError, near
 from llmgw.cli.workspace import Workspace
@@ -11,27 +10,18 @@ from llmgw.fabric import (
     Fabric,
     InventoryPort,
     KnownPort,
+    Part,
     Paths,
     Reading,
-    Topology,
+    Role,
     analyse,
     known_ports,
-    paths,
-    topology,
+    parts,
 )
 from llmgw.observed import Facts
 from llmgw.site import SiteSettings
 from llmgw.store import State
-from llmgw.store.maps import (
-    NewScan,
-    StoredFabric,
-    StoredScan,
-    fabrics,
-    save_scan,
-    scan_texts,
-    scans,
-    topology_text,
-)
+from llmgw.store.maps import StoredFabric, StoredScan, current_paths, fabrics, scan_texts, stored_scan
 from llmgw.store.nodes import load_facts
 
 
@@ -47,9 +37,20 @@ class Ground:
     def known(self) -> Mapping[str, KnownPort]:
         return known_ports(self.ports)
 
-    def role(self, name: str) -> str:
-        found = self.settings.fabrics.get(name) if self.settings else None
-        return found.role if found else "compute"
+    def parts(self, maps: Mapping[str, Paths]) -> dict[str, Part]:
+        """What each fabric is for."""
+        return parts(maps, self._named)
+
+    def stored_parts(self, state: State) -> dict[str, Part]:
+        """What each remembered fabric is for; their maps are read only where that takes a look at them."""
+        names = [one.name for one in fabrics(state) if one.best is not None]
+        if len([name for name in names if name not in self._named]) < 2:
+            return parts(dict.fromkeys(names), self._named)
+        return parts(current_paths(state), self._named)
+
+    @property
+    def _named(self) -> dict[str, Role]:
+        return {name: one.role for name, one in self.settings.fabrics.items()} if self.settings else {}
 
 
 def ground(workspace: Workspace) -> Ground:
@@ -72,6 +73,7 @@ def inventory_ports(facts: Facts) -> tuple[InventoryPort, ...]:
             state=adapter.state,
             link_layer=adapter.link_layer,
             pci=adapter.pci,
+            node_guid=adapter.node_guid,
         )
         for name, seen in facts.nodes.items()
         for adapter in seen.adapters
@@ -105,9 +107,8 @@ def stored(state: State, name: str | None) -> StoredFabric:
 
 def pick(state: State, fabric: StoredFabric, number: int | None) -> StoredScan:
     """One scan of a fabric: by number, else the one that stands for it. UsageError where there is none."""
-    wanted = number if number is not None else fabric.best
-    found = next((scan for scan in scans(state, fabric.name, limit=1_000_000) if scan.number == wanted), None)
-    if found is None:
+    found = stored_scan(state, number if number is not None else fabric.best)
+    if found is None or found.fabric != fabric.name:
         raise UsageError(
             f"{fabric.name} has no scan {number}" if number is not None else f"{fabric.name} has no map yet",
             hint=f"llmgw fabric history {fabric.name}",
@@ -126,57 +127,14 @@ def load(state: State, scan: StoredScan, under: Ground) -> Fabric:
 
 def earlier_domains(state: State, name: str) -> dict[str, Domain]:
     """The leaf domains of a fabric's map, so that they keep their names."""
-    from llmgw.store.maps import current_paths
-
     known = current_paths(state).get(name)
     return dict(known.domains) if known else {}
 
 
-def switches_by_fabric(state: State) -> dict[str, Collection[str]]:
-    """The switch GUIDs of every remembered fabric, its partial map's among them."""
-    found: dict[str, Collection[str]] = {}
-    for fabric in fabrics(state):
-        guids: set[str] = set()
-        for number in filter(None, (fabric.map, fabric.partial)):
-            text = topology_text(state, number)
-            if text:
-                guids |= {switch.guid for switch in Topology.read(text, f"scan {number}").switches}
-        found[fabric.name] = guids
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A scan that was remembered: its number, its map, and the documents made of it (none of a rejected one)."""
-
-    number: int
-    name: str
-    fabric: Fabric
-    topology: Topology | None
-    paths: Paths | None
-
-
-def keep(
-    state: State, name: str, fabric: Fabric, under: Ground, *, source: str, raw: str, stderr: str, linkinfo: str
-) -> Kept:
-    """Remember a scan and what was made of it."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    rejected = fabric.verdict.state == "rejected"
-    shape = None if rejected else topology(fabric, name=name, scanned_at=now, scanned_from=source)
-    way = None if rejected else paths(fabric, name=name, role=under.role(name), hosts=under.hosts)  # type: ignore[arg-type]
-    number = save_scan(
-        state,
-        NewScan(
-            fabric=name,
-            at=now,
-            source=source,
-            verdict=fabric.verdict.state,
-            problems="\n".join(map(str, fabric.verdict.problems)),
-            raw=raw,
-            stderr=stderr,
-            topology=shape.text() if shape else None,
-            paths=way.text() if way else None,
-            linkinfo=linkinfo,
-        ),
-    )
-    return Kept(number, name, fabric, shape, way)
+def placing_paths(
+    state: State, settings: SiteSettings, *, read: Callable[[str | bytes, str], Paths] | None = None
+) -> dict[str, Paths]:
+    """What placement needs of every fabric that has a map, each with its part; `read` makes them of documents."""
+    found = current_paths(state, read=read)
+    of = Ground(settings=settings).parts(found)
+    return {name: way.model_copy(update={"role": of[name].role}) for name, way in found.items()}

@@ -10,7 +10,7 @@ from llmgw.base import duration
 from llmgw.cli.asking import ask_nodes, chosen
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
-from llmgw.observed import Facts, NodeFacts
+from llmgw.observed import Facts, NodeFacts, Orphan
 from llmgw.plan import Cordon
 from llmgw.site import Site
 
@@ -92,10 +92,23 @@ def list_(workspace: Workspace, pattern: str | None, refresh: bool, output: Outp
                 **node_row(seen),
                 "labels": list(node.variables.labels),
                 "seen": f"{duration((now - seen.seen_at).total_seconds())} ago" if seen else "never",
-                "reason": f"{cordon.reason} ({cordon.by})" if cordon else "",
+                "reason": "; ".join(_reasons(cordon, seen)),
             }
         )
     output.rows("nodes", rows, COLUMNS, empty="The inventory has no nodes.")
+
+
+def _reasons(cordon: Cordon | None, seen: NodeFacts | None) -> list[str]:
+    """Why less is placed on a node than it could take."""
+    found = [f"{cordon.reason} ({cordon.by})"] if cordon else []
+    return found + [_orphan_words(orphan) for orphan in (seen.orphans if seen else ())]
+
+
+def _orphan_words(orphan: Orphan) -> str:
+    what = orphan.replica or orphan.unit
+    pids = ", ".join(map(str, orphan.pids))
+    gpus = f", GPU {','.join(map(str, orphan.gpus))}" if orphan.gpus else ""
+    return f"left over from {what}: pid {pids}{gpus}"
 
 
 @nodes.command()
@@ -119,6 +132,10 @@ def show(workspace: Workspace, name: str, output: Output) -> None:
         "facts": facts.nodes[node.name].model_dump(mode="json") if node.name in facts.nodes else None,
     }
     (output if not output.for_people else Output("yaml", headers=True)).document(document)
+    for orphan in facts.nodes[node.name].orphans if node.name in facts.nodes else ():
+        pids = " ".join(map(str, orphan.pids))
+        say(f"{node.name}: {_orphan_words(orphan)}. Nothing is placed on its GPUs.")
+        say(f"    next: llmgw replicas stop {orphan.replica or '?'}, or on {node.name}: kill -9 {pids}")
 
 
 @nodes.command(name="facts")
@@ -187,18 +204,25 @@ def uncordon(workspace: Workspace, pattern: str) -> None:
 @click.option("--since", help="Only what is newer: 30m, 2h, or a time.")
 @click.option("--grep", help="Only lines that match this regular expression.")
 @click.option("-n", "--lines", "count", default=100, show_default=True, help="At most so many of each engine.")
+@click.option("-p", "--previous", is_flag=True, help="What was printed before the starts that run now.")
 @pass_workspace
 def logs(
-    workspace: Workspace, name: str, following: bool, since: str | None, grep: str | None, count: int
+    workspace: Workspace,
+    name: str,
+    following: bool,
+    since: str | None,
+    grep: str | None,
+    count: int,
+    previous: bool,
 ) -> None:
     """Show what the engines on a node print, each line with its unit."""
-    from llmgw.cli.logs import Reading, show_logs
+    from llmgw.cli.logs import Reading, of_run, show_logs
     from llmgw.store.nodes import load_facts
 
     (node,) = chosen(workspace.site.nodes, name)
     seen = load_facts(workspace.store, [node.name]).nodes.get(node.name)
-    runs = [(node.name, run) for run in (seen.runs if seen else ())]
+    runs = [of_run(node.name, run) for run in (seen.runs if seen else ())]
     if not runs:
         say(f"{node.name}: no engine was seen there")
         return
-    show_logs(workspace, runs, Reading(count=count, since=since, grep=grep, follow=following))
+    show_logs(workspace, runs, Reading(count=count, since=since, grep=grep, follow=following, previous=previous))

@@ -3,24 +3,27 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from llmgw.base import count, duration
 from llmgw.cli.asking import ask_nodes
+from llmgw.cli.maps import Ground, placing_paths
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
 from llmgw.fabric import Paths, lean_paths
 from llmgw.observed import Facts
 from llmgw.plan import Inputs, Options, Plan, Published, Standing
 from llmgw.plan.make import body_of
+from llmgw.plan.presumed import presume
 from llmgw.plan.think import Question, Thought, think
 from llmgw.site import Site
 from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
 from llmgw.store.journal import specs
-from llmgw.store.maps import current_paths, scans
+from llmgw.store.maps import stored_scan
 from llmgw.store.nodes import cordons, load_lean_facts
 from llmgw.store.published import endpoints
+from llmgw.store.starts import starts_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,27 @@ def look(
     else:
         if refresh:
             ask_nodes(workspace, site.nodes)
-        facts = load_lean_facts(workspace.store, [node.name for node in site.nodes])
+        facts = known_facts(workspace.store, site)
     took_s = time.monotonic() - began if refresh and facts_file is None else None
     store = workspace.store
-    fabrics = current_paths(store, read=lean_paths)
-    return World(site, fabrics, facts, standing(store, facts), datetime.now(UTC), took_s)
+    return World(
+        site,
+        placing_paths(store, site.settings, read=lean_paths),
+        facts,
+        standing(store, facts),
+        datetime.now(UTC),
+        took_s,
+    )
+
+
+def known_facts(store: State, site: Site) -> Facts:
+    """The nodes as they were last seen; on silent ones with what was begun there since, while it can hold a place."""
+    facts = load_lean_facts(store, [node.name for node in site.nodes])
+    seen = [at for at in facts.silent.values() if at]
+    if not seen:
+        return facts
+    held = datetime.now(UTC) - timedelta(seconds=site.settings.lost_after_s)
+    return presume(facts, starts_since(store, max(held, min(seen))))
 
 
 def standing(store: State, facts: Facts) -> Standing:
@@ -90,7 +109,12 @@ def standing(store: State, facts: Facts) -> Standing:
 def heading(workspace: Workspace, world: World, inputs: Inputs) -> tuple[str, ...]:
     """The lines over a plan of the world: what it was made from."""
     site = world.site
-    maps = [_map(workspace.store, name, paths, world.now) for name, paths in sorted(world.fabrics.items())]
+    parts = Ground(settings=site.settings).parts(world.fabrics)
+    maps = [
+        _map(workspace.store, name, paths, world.now)
+        + (f", nothing is placed by it: {parts[name].why}" if parts[name].why and paths.role != "compute" else "")
+        for name, paths in sorted(world.fabrics.items())
+    ]
     first = f"catalogue {CATALOGUE} {inputs.catalogue[7:13]} | inventory {HOSTS} {inputs.inventory[7:13]} | " + (
         ", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone"
     )
@@ -104,6 +128,6 @@ def heading(workspace: Workspace, world: World, inputs: Inputs) -> tuple[str, ..
 
 
 def _map(store: State, name: str, paths: Paths, now: datetime) -> str:
-    at = next((one.at for one in scans(store, name) if one.number == paths.scan), None)
-    age = f", {duration((now - datetime.fromisoformat(at)).total_seconds())} old" if at else ""
+    scan = stored_scan(store, paths.scan)
+    age = f", {duration((now - datetime.fromisoformat(scan.at)).total_seconds())} old" if scan else ""
     return f"fabric {name}: scan {paths.scan}{age}" + ("" if paths.complete else ", incomplete")

@@ -41,7 +41,19 @@ def everything(workspace: Workspace) -> "list[PublishedText]":
     file = endpoints(workspace.store)
     registry = StoreRegistry(workspace.store, workspace.site)
     texts = endpoint_texts(file, engine_keys_of(registry, file)) if file else []
-    return [*texts, *fleet(workspace)]
+    return [*client_keys(workspace), *texts, *fleet(workspace)]
+
+
+def client_keys(workspace: Workspace) -> "list[PublishedText]":
+    """keys.json with the digests of the keys that are good; nothing before the first key, so that all are let in."""
+    from llmgw.remote.steps import PublishedText
+    from llmgw.serving import KeysFile
+    from llmgw.store.keys import all_keys
+
+    kept = all_keys(workspace.store)
+    good = tuple(one.key for one in kept if not one.revoked_at)
+    file = KeysFile(required=workspace.settings.router.keys_required, keys=good)
+    return [PublishedText(name="keys.json", text=file.text())] if kept else []
 
 
 def fleet(workspace: Workspace) -> "list[PublishedText]":
@@ -59,16 +71,16 @@ def fleet(workspace: Workspace) -> "list[PublishedText]":
 
 def nodes_file(workspace: Workspace, site: Site) -> "NodesFile":
     """The nodes as dashboards show them."""
+    from llmgw.cli.maps import placing_paths
     from llmgw.cli.nodes import node_state
     from llmgw.serving import FleetNode, NodesFile
-    from llmgw.store.maps import current_paths
     from llmgw.store.nodes import cordons, load_facts
 
     now = datetime.now(UTC)
     facts, out = load_facts(workspace.store, [node.name for node in site.nodes]), cordons(workspace.store)
     leaves = {
         name: paths.domains[path.domain].name
-        for paths in current_paths(workspace.store).values()
+        for paths in placing_paths(workspace.store, site.settings).values()
         if paths.role == "compute"
         for name, path in paths.nodes.items()
         if path.domain in paths.domains

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmgw.base import ExitCode, LockedError, visible
+from llmgw.base import ExitCode, LlmgwError, LockedError, visible
+from llmgw.cli.locking import change, lock_option
 from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--follow", is_flag=True, help="Go on, round after round, until SIGTERM or Ctrl-C.")
 @click.option("--interval", default=30.0, show_default=True, help="Seconds between the rounds of --follow.")
-@click.option("--if-free", is_flag=True, help="Exit 0 at once where another change holds the lock.")
+@click.option("--if-free", is_flag=True, help="Exit 0 where another change holds the lock.")
+@lock_option
 @pass_workspace
-def reconcile(workspace: Workspace, follow: bool, interval: float, if_free: bool) -> int:
+def reconcile(workspace: Workspace, follow: bool, interval: float, if_free: bool, lock_timeout: float) -> int:
     """Repair: restart what died, withdraw what does not answer, start what is wanted and missing.
 
     Looks at every node, asks every replica for one token, and judges each starting, ready, stalled, unreachable, lost
@@ -36,11 +38,13 @@ def reconcile(workspace: Workspace, follow: bool, interval: float, if_free: bool
     from llmgw.cli.interrupts import Interrupts
 
     if not follow:
-        return _locked_round(workspace, skip=if_free)
+        return _locked_round(workspace, skip=if_free, wait_s=lock_timeout)
     with Interrupts() as interrupts:
         while not interrupts.asked():
             fresh = Workspace(workspace.folder, workspace.state_file, workspace.verbose, workspace.debug)
-            _locked_round(fresh, skip=True)
+            code = _follow_round(fresh, wait_s=lock_timeout, ending=interrupts.asked)
+            if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED) and not interrupts.asked():
+                return code
             _sleep(interval, interrupts.asked)
     return ExitCode.TERMINATED if interrupts.terminated else ExitCode.INTERRUPTED
 
@@ -51,12 +55,26 @@ def _sleep(seconds: float, ended: Callable[[], int]) -> None:
         time.sleep(0.2)
 
 
-def _locked_round(workspace: Workspace, *, skip: bool) -> int:
-    from llmgw.store import locked
-
+def _follow_round(workspace: Workspace, *, wait_s: float, ending: Callable[[], int]) -> int:
+    """A round that ends no later ones: what an operator can mend is said, and mended by the time of the next."""
     try:
-        with locked(workspace.store, "llmgw reconcile", tell=say) as lock:
-            return _round(workspace, lock)
+        return _locked_round(workspace, skip=True, wait_s=wait_s, ending=ending)
+    except LlmgwError as error:
+        say(f"llmgw: {visible(error.message)}")
+        return error.exit_code
+    finally:
+        if "store" in vars(workspace):
+            workspace.store.close()
+
+
+def _locked_round(
+    workspace: Workspace, *, skip: bool, wait_s: float, ending: Callable[[], int] = lambda: 0
+) -> int:
+    """One round under the lock; nothing is begun any more once `ending` counts a wish to end."""
+    try:
+        with change(workspace, "llmgw reconcile", wait_s=wait_s) as lock:
+            found, tries = _round(workspace)
+            return ExitCode.INTERRUPTED if ending() else _repair(workspace, found, tries, lock)
     except LockedError:
         if skip:
             return ExitCode.DONE
@@ -73,13 +91,13 @@ class Findings:
     now: "Mapping[CopyKey, Condition]"
 
 
-def _round(workspace: Workspace, lock: "Lock") -> int:
+def _round(workspace: Workspace) -> "tuple[Findings, Mapping[str, Retry]]":
     with workspace.session() as session:
         found = _look(workspace, session)
         _tell_changes(workspace, found)
         tries = _count_failures(workspace, found)
         _withdraw(workspace, session, found)
-    return _repair(workspace, found, tries, lock)
+    return found, tries
 
 
 def _look(workspace: Workspace, session: "Session") -> Findings:
@@ -199,6 +217,7 @@ def _say_undelivered(failed: Mapping[str, str]) -> None:
 def _repair(workspace: Workspace, found: Findings, tries: "Mapping[str, Retry]", lock: "Lock") -> int:
     from llmgw.cli.applying import Wishes, carry_out
     from llmgw.cli.planning import look
+    from llmgw.cli.voices import Lines
     from llmgw.plan import Options, Plan
     from llmgw.plan.judge import BROKEN
     from llmgw.plan.repair import repairs
@@ -221,5 +240,6 @@ def _repair(workspace: Workspace, found: Findings, tries: "Mapping[str, Retry]",
         by=f"reconcile {whole.by}",
     )
     consume(workspace.store, plan, by="reconcile", supersede=False)
-    code = carry_out(workspace, world, plan, Wishes(patient=False), lock=lock)
+    wishes = Wishes(kind="repair", patient=False)
+    code = carry_out(workspace, world, plan, wishes, lock=lock, voice=Lines())
     return ExitCode.DONE if code == ExitCode.UNPLACED else code

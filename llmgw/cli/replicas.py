@@ -1,16 +1,20 @@
 """llmgw replicas: the copies that run, their logs, and taking one down by hand."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmgw.base import UsageError, duration, near
 from llmgw.cli.asking import ask_nodes
+from llmgw.cli.locking import change, lock_option
 from llmgw.cli.output import Column, Output, output_options
-from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
+from llmgw.cli.workspace import Workspace, operator, pass_workspace
 from llmgw.observed import Facts, Incarnation, incarnations
 from llmgw.plan import Plan
+
+if TYPE_CHECKING:
+    from llmgw.cli.logs import Stretch
 
 COLUMNS = (
     Column("REPLICA", "name"),
@@ -67,12 +71,12 @@ def list_(workspace: Workspace, refresh: bool, output: Output) -> None:
 
 
 def _facts(workspace: Workspace, *, refresh: bool) -> Facts:
-    from llmgw.store.nodes import load_facts
+    from llmgw.cli.planning import known_facts
 
     site = workspace.site if refresh else workspace.remembered_site
     if refresh:
         ask_nodes(workspace, site.nodes)
-    return load_facts(workspace.store, [node.name for node in site.nodes])
+    return known_facts(workspace.store, site)
 
 
 @replicas.command()
@@ -117,6 +121,8 @@ def _found(facts: Facts, name: str) -> list[Incarnation]:
 @click.option("--since", help="Only what is newer: 30m, 2h, or a time.")
 @click.option("--grep", help="Only lines that match this regular expression.")
 @click.option("-n", "--lines", "count", default=200, show_default=True, help="At most so many of the last lines.")
+@click.option("-p", "--previous", is_flag=True, help="What was printed before the start that runs now.")
+@click.option("--plan", "plan_id", metavar="ID", help="What the start that this plan made has printed.")
 @pass_workspace
 def logs(
     workspace: Workspace,
@@ -126,18 +132,38 @@ def logs(
     since: str | None,
     grep: str | None,
     count: int,
+    previous: bool,
+    plan_id: str | None,
 ) -> None:
     """Show what a replica's engines print, from their nodes over SSH.
 
-    Keys that llmgw gave to engines are masked.
+    Of a replica of which nothing runs, what its last start printed. Keys that llmgw gave to engines are masked.
     """
-    from llmgw.cli.logs import Reading, show_logs
+    from llmgw.cli.logs import Reading, of_run, show_logs
 
-    latest = max(_found(_facts(workspace, refresh=False), name), key=_age)
-    ranks = [found for number, found in latest.ranks.items() if rank in (None, number)]
-    if not ranks:
-        raise UsageError(f"{name} has no rank {rank}", hint=f"it has 0 to {len(latest.nodes) - 1}")
-    show_logs(workspace, ranks, Reading(count=count, since=since, grep=grep, follow=following))
+    facts = _facts(workspace, refresh=False)
+    here = [one for one in incarnations(facts) if one.replica == name]
+    if plan_id or not here:
+        ranks = dict(enumerate(_past(workspace, facts, name, plan_id or "")))
+    else:
+        latest = max(here, key=_age)
+        ranks = {number: of_run(*found) for number, found in latest.ranks.items()}
+    if rank is not None and rank not in ranks:
+        raise UsageError(f"{name} has no rank {rank}", hint=f"it has {', '.join(map(str, sorted(ranks)))}")
+    shown = [found for number, found in sorted(ranks.items()) if rank in (None, number)]
+    show_logs(workspace, shown, Reading(count=count, since=since, grep=grep, follow=following, previous=previous))
+
+
+def _past(workspace: Workspace, facts: Facts, name: str, plan: str) -> "list[Stretch]":
+    """The logs of the last start of a replica, or of the one that a plan made, by rank."""
+    from llmgw.cli.logs import of_past
+    from llmgw.store.starts import past_start
+
+    found = past_start(workspace.store, name, plan=plan)
+    if found is None:
+        _found(facts, name)
+        raise UsageError(f"plan {plan} has started no {name}", hint="llmgw history " + name)
+    return of_past(found, facts)
 
 
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -147,38 +173,38 @@ _OUTAGE = click.option("--allow-outage", is_flag=True, help="Although its model 
 @replicas.command()
 @click.argument("name")
 @_YES
+@lock_option
 @pass_workspace
-def stop(workspace: Workspace, name: str, yes: bool) -> int:
+def stop(workspace: Workspace, name: str, yes: bool, lock_timeout: float) -> int:
     """Drain a replica and stop it now.
 
     The catalogue still asks for it: the next apply or reconcile starts it again. To be rid of it change models.yml.
     """
-    return _by_hand(workspace, name, "stop", yes=yes)
+    return _by_hand(workspace, name, "stop", yes=yes, wait_s=lock_timeout)
 
 
 @replicas.command()
 @click.argument("name")
 @_YES
+@lock_option
 @pass_workspace
-def drain(workspace: Workspace, name: str, yes: bool) -> int:
+def drain(workspace: Workspace, name: str, yes: bool, lock_timeout: float) -> int:
     """Take a replica out of every router and wait until it has nothing under way; it goes on running.
 
     The next apply publishes it again.
     """
-    return _by_hand(workspace, name, "drain", yes=yes)
+    return _by_hand(workspace, name, "drain", yes=yes, wait_s=lock_timeout)
 
 
-def _by_hand(workspace: Workspace, name: str, word: str, *, yes: bool) -> int:
+def _by_hand(workspace: Workspace, name: str, word: str, *, yes: bool, wait_s: float) -> int:
     from llmgw.cli.applying import Wishes, carry_out
     from llmgw.cli.confirm import confirm
     from llmgw.cli.planning import look
     from llmgw.plan import Op, Options
     from llmgw.plan.byhand import by_hand
-    from llmgw.store import locked
     from llmgw.store.journal import consume
 
-    workspace.site  # noqa: B018 -- what is wrong with the files is said before the lock is taken
-    with locked(workspace.store, f"llmgw replicas {word} {name}", tell=say) as lock:
+    with change(workspace, f"llmgw replicas {word} {name}", wait_s=wait_s) as lock:
         world = look(workspace, refresh=True)
         thought = world.think(Options())
         action = by_hand(thought, name, Op(word))
@@ -194,16 +220,15 @@ def _by_hand(workspace: Workspace, name: str, word: str, *, yes: bool) -> int:
 @click.argument("name")
 @_YES
 @_OUTAGE
+@lock_option
 @pass_workspace
-def restart(workspace: Workspace, name: str, yes: bool, allow_outage: bool) -> int:
+def restart(workspace: Workspace, name: str, yes: bool, allow_outage: bool, lock_timeout: float) -> int:
     """Drain a replica, stop it and start it again, by the catalogue as it is now."""
     from llmgw.cli.apply import apply_fresh
     from llmgw.cli.applying import Wishes
     from llmgw.plan import Options
-    from llmgw.store import locked
 
-    workspace.site  # noqa: B018 -- as above
-    with locked(workspace.store, f"llmgw replicas restart {name}", tell=say) as lock:
+    with change(workspace, f"llmgw replicas restart {name}", wait_s=lock_timeout) as lock:
         options = Options(targets=(name,), replace=(name,))
         return apply_fresh(workspace, options, Wishes(), lock, yes=yes, allow_outage=allow_outage)
 

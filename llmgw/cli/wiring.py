@@ -5,18 +5,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from llmgw.base import LlmgwError
-from llmgw.plan.phases import Phase
+from llmgw.cli.workspace import Workspace
 from llmgw.plan.progress import Step
 from llmgw.remote.publish import Change
-from llmgw.serving import EndpointsFile, EngineKeys
+from llmgw.serving import Endpoint, EndpointsFile, EngineKeys, ServedModel
 from llmgw.serving.publishing import served_models
 from llmgw.site import Site
 from llmgw.store import State
-from llmgw.store.journal import begin, end
-from llmgw.store.published import engine_key, engine_keys, next_generation
+from llmgw.store.journal import write
+from llmgw.store.published import endpoints, engine_key, engine_keys, next_generation
 
 
 @dataclass(slots=True)
@@ -25,17 +26,27 @@ class StoreJournal:
 
     state: State
     plan: str
-    lost: Any
-    _rows: dict[tuple[str, Phase], int] = field(default_factory=dict)
+    lost: Event
+    _rows: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def write(self, steps: Sequence[Step]) -> None:
         if self.lost.is_set():
             raise LlmgwError("the lock was broken by somebody: nothing more was begun", hint="llmgw lock show")
-        for step in steps:
-            if step.outcome:
-                end(self.state, self._rows.pop((step.action, step.phase)), step.outcome, step.message)
-                continue
-            self._rows[step.action, step.phase] = begin(self.state, self.plan, step.action, step.phase.value)
+        if not steps:
+            return
+        try:
+            write(self.state, self.plan, steps, self._rows)
+        except LlmgwError as error:
+            raise LlmgwError("\n".join([error.message, *_unwritten(self.plan, steps)]), hint=error.hint) from error
+
+
+def _unwritten(plan: str, steps: Sequence[Step]) -> list[str]:
+    """What the journal did not take, for the operator to know instead: none of what was to begin has begun."""
+    return [f"not written down, of plan {plan}:"] + [
+        f"  {step.action} {step.phase}: "
+        + (f"ended: {step.outcome} {step.message}" if step.outcome else "not begun")
+        for step in steps
+    ]
 
 
 @dataclass(slots=True)
@@ -49,14 +60,20 @@ class StoreRegistry:
 
     def publish(self, change: Change) -> EndpointsFile:
         """The endpoint file after the change."""
-        return next_generation(
-            self.state,
-            change,
-            lambda endpoints: served_models(
-                self.site.catalogue, endpoints, starting=self.starting, failed=self.failed
-            ),
-            now=datetime.now(UTC),
-        )
+        return next_generation(self.state, change, self._models, now=datetime.now(UTC))
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The endpoints of the last generation."""
+        file = endpoints(self.state)
+        return file.endpoints if file else ()
+
+    def outdated(self) -> bool:
+        """Whether the models, as they were last published, are not how they stand now."""
+        file = endpoints(self.state)
+        return file is None or tuple(self._models(file.endpoints)) != file.models
+
+    def _models(self, published: Sequence[Endpoint]) -> list[ServedModel]:
+        return served_models(self.site.catalogue, published, starting=self.starting, failed=self.failed)
 
     def engine_keys(self, replicas: Collection[str]) -> EngineKeys:
         return engine_keys(self.state, replicas)
@@ -70,6 +87,14 @@ class SiteSecrets:
     site: Site
     folder: Path
     variables: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    @classmethod
+    def of(cls, workspace: Workspace, site: Site) -> "SiteSecrets":
+        """Those of a workspace. The inventory is read anew, secrets and all, only where llmgw.yml has one that stands
+        there."""
+        wanted = any(source.inventory for source in site.settings.secrets.values())
+        variables = workspace.listing["_meta"]["hostvars"] if wanted else {}
+        return cls(workspace.store, site, workspace.site_folder, variables)
 
     def engine_key(self, replica: str) -> str:
         return engine_key(self.state, replica)

@@ -1,7 +1,15 @@
 """What the cables are: ibnetdiscover's text in, the fabric out, and what is said, drawn and exported of it."""
 
 from llmgw.fabric.analyse import analyse
-from llmgw.fabric.coverage import InventoryPort, candidates, known_ports, uncovered, unseen_hosts
+from llmgw.fabric.coverage import (
+    InventoryPort,
+    candidates,
+    claims,
+    known_ports,
+    preferred_sources,
+    uncovered,
+    unseen_hosts,
+)
 from llmgw.fabric.diff import Change, ChangeItem, Changes, change_lines, diff
 from llmgw.fabric.fabric import Adapter, Cable, Fabric, Finding, Severity, Standing, Switch, Tier
 from llmgw.fabric.hostlists import host_list, label_list
@@ -16,6 +24,7 @@ from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.fabric.rates import gbps, nominal
 from llmgw.fabric.remembered import MissedCable, cabled_ports, missed_cables, overlaid
+from llmgw.fabric.roles import Part, Role, parts
 from llmgw.fabric.same import substance
 from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
 from llmgw.fabric.slurm import slurm_conf, slurm_yaml
@@ -41,10 +50,12 @@ __all__ = [
     "LinkState",
     "MissedCable",
     "NodePath",
+    "Part",
     "Paths",
     "Problem",
     "Rail",
     "Reading",
+    "Role",
     "Sample",
     "Scan",
     "ScanSource",
@@ -62,6 +73,7 @@ __all__ = [
     "cabled_ports",
     "candidates",
     "change_lines",
+    "claims",
     "diff",
     "down_ports",
     "finding_lines",
@@ -77,7 +89,9 @@ __all__ = [
     "parse",
     "parse_linkinfo",
     "parse_source",
+    "parts",
     "paths",
+    "preferred_sources",
     "prometheus",
     "read",
     "slurm_conf",

@@ -20,6 +20,17 @@ class InventoryPort:
     state: str = "ACTIVE"
     link_layer: str = "InfiniBand"
     pci: str = ""
+    node_guid: str = ""
+
+    @property
+    def key(self) -> str:
+        """The adapter's key in a fabric: its GUID and port, `0c42a10300000001/1`."""
+        return f"{self.node_guid}/{self.port}"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it can be scanned from: an InfiniBand port that is active."""
+        return self.link_layer == "InfiniBand" and self.state.upper().endswith("ACTIVE")
 
     @property
     def source(self) -> ScanSource:
@@ -48,12 +59,8 @@ def uncovered(ports: Collection[InventoryPort], fabrics: Collection[Fabric]) -> 
     seen = {adapter.port_guid for fabric in fabrics for adapter in fabric.adapters.values()}
     left = [port for port in ports if port.link_layer == "InfiniBand" and port.port_guid not in seen]
     return sorted(
-        left, key=lambda port: (not _is_up(port), natural_key(port.node), natural_key(port.device), port.port)
+        left, key=lambda port: (not port.is_up, natural_key(port.node), natural_key(port.device), port.port)
     )
-
-
-def _is_up(port: InventoryPort) -> bool:
-    return port.state.upper().endswith("ACTIVE")
 
 
 def candidates(
@@ -69,18 +76,55 @@ def candidates(
     `preferred` is written as in the settings; a node without a device stands for its active ports, if any are
     known. `tried` sources are left out.
     """
-    active = [port for port in ports if _is_up(port) and port.link_layer == "InfiniBand"]
-    by_node: dict[str, list[ScanSource]] = {}
-    for port in sorted(active, key=lambda port: (natural_key(port.node), natural_key(port.device), port.port)):
-        by_node.setdefault(port.node, []).append(port.source)
-    order: list[ScanSource] = []
-    for written in preferred:
-        wanted = parse_source(written)
-        order += [wanted] if wanted.device else by_node.get(wanted.node, [wanted])
+    by_node = _active_by_node(ports)
+    order = preferred_sources(preferred, ports)
     rounds = max((len(own) for own in by_node.values()), default=0)
     order += [own[turn] for turn in range(rounds) for own in by_node.values() if turn < len(own)]
     order += [ScanSource(node) for node in sorted(unknown_nodes, key=natural_key)]
     return [source for source in dict.fromkeys(order) if source not in set(tried)]
+
+
+def preferred_sources(preferred: Sequence[str], ports: Collection[InventoryPort]) -> list[ScanSource]:
+    """What the settings prefer, in their order; a node without a device stands for its active ports."""
+    by_node = _active_by_node(ports)
+    order: list[ScanSource] = []
+    for written in preferred:
+        wanted = parse_source(written)
+        order += [wanted] if wanted.device else by_node.get(wanted.node, [wanted])
+    return order
+
+
+def _active_by_node(ports: Collection[InventoryPort]) -> dict[str, list[ScanSource]]:
+    active = [port for port in ports if port.is_up]
+    by_node: dict[str, list[ScanSource]] = {}
+    for port in sorted(active, key=lambda port: (natural_key(port.node), natural_key(port.device), port.port)):
+        by_node.setdefault(port.node, []).append(port.source)
+    return by_node
+
+
+def claims(
+    sources: Sequence[str], ports: Collection[InventoryPort], inside: Collection[InventoryPort]
+) -> tuple[str, ...]:
+    """Those of a configured fabric's sources that may name the fabric that has the ports `inside`.
+
+    A node without a device is in several fabrics, and means the one that has most of its InfiniBand ports: where the
+    scanned one has fewer, or half of them while others are down, the node's name says nothing of it. A name that
+    is left without a source by this keeps a source that is nowhere, so that it is not taken for a name of any fabric.
+    """
+    return tuple(one for one in sources if _may_name(one, ports, inside)) or (("",) if sources else ())
+
+
+def _may_name(written: str, ports: Collection[InventoryPort], inside: Collection[InventoryPort]) -> bool:
+    wanted = parse_source(written)
+    own = [port for port in ports if port.node == wanted.node and port.link_layer == "InfiniBand"]
+    outside = [port for port in own if port not in inside]
+    here = len(own) - len(outside)
+    return bool(
+        wanted.device
+        or not own
+        or here > len(outside)
+        or (here == len(outside) and all(port.is_up for port in outside))
+    )
 
 
 def unseen_hosts(hosts: Collection[str], fabrics: Mapping[str, Fabric]) -> list[str]:

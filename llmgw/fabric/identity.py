@@ -25,11 +25,12 @@ class ScanSource:
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A fabric's name. `others` are known fabrics that have switches in this scan too: they were joined by a
-    cable, or the switches were moved."""
+    cable, or the switches were moved. `was` is the name that a known fabric had so far, where it gets another."""
 
     name: str
     is_new: bool
     others: tuple[str, ...] = ()
+    was: str = ""
 
 
 def identify(
@@ -38,34 +39,51 @@ def identify(
     *,
     source: ScanSource | None = None,
     settings: Mapping[str, Sequence[str]] | None = None,
+    inside: Collection[ScanSource] = (),
 ) -> Identity:
     """The name of a scanned fabric.
 
     `known` has each remembered fabric's switch GUIDs, by name. `settings` has each configured fabric's sources as
-    they are written (`NODE`, `NODE:DEVICE/PORT`). In this order: the known fabric that shares most switches; the
-    configured one with this source, if that name is free; the only configured one that is free, if it has no
-    sources; a made-up name.
+    they are written (`NODE`, `NODE:DEVICE/PORT`). `inside` are the inventory's ports that this scan has seen. In this
+    order: the known fabric that shares most switches, of equals a configured one; the configured one that names a
+    port inside or this source, if that name is free; the only configured one that is free, if it has no sources; a
+    made-up name. A known fabric that is not configured takes the name of one that names a port of it, if it is free.
     """
+    named = settings or {}
     seen = fabric.switches.keys()
     shared = {name: len(seen & set(guids)) for name, guids in known.items()}
-    ranked = sorted((name for name in known if shared[name]), key=lambda name: (-shared[name], name))
+    ranked = sorted(
+        (name for name in known if shared[name]), key=lambda name: (-shared[name], name not in named, name)
+    )
+    free = {name: sources for name, sources in named.items() if name not in known}
+    claimed = _claimed(free, source, inside)
     if ranked:
-        return Identity(ranked[0], is_new=False, others=tuple(ranked[1:]))
-    free = {name: sources for name, sources in (settings or {}).items() if name not in known}
-    for name, sources in free.items():
-        if source and any(_is_source(written, source) for written in sources):
-            return Identity(name, is_new=True)
+        old, others = ranked[0], tuple(ranked[1:])
+        if claimed and old not in named:
+            return Identity(claimed, is_new=False, others=others, was=old)
+        return Identity(old, is_new=False, others=others)
+    if claimed:
+        return Identity(claimed, is_new=True)
     open_names = [name for name, sources in free.items() if not sources]
     if len(free) == 1 and open_names:
         return Identity(open_names[0], is_new=True)
-    return Identity(made_up_name(seen, {*known, *(settings or {})}), is_new=True)
+    return Identity(made_up_name(seen, {*known, *named}), is_new=True)
 
 
-def _is_source(written: str, source: ScanSource) -> bool:
-    wanted = parse_source(written)
-    return wanted.node == source.node and (
-        not wanted.device or (wanted.device, wanted.port) == (source.device, source.port)
-    )
+def _claimed(
+    settings: Mapping[str, Sequence[str]], source: ScanSource | None, inside: Collection[ScanSource]
+) -> str:
+    """The configured name of a fabric: by a port of it that the settings write out, wherever it was scanned from;
+    else by the node that it was scanned from, where they name that alone. Empty where neither is."""
+    ports = {*inside, source}
+    written = [(name, parse_source(one)) for name, sources in settings.items() for one in sources]
+    for name, wanted in written:
+        if wanted.device and wanted in ports:
+            return name
+    for name, wanted in written:
+        if source and not wanted.device and wanted.node == source.node:
+            return name
+    return ""
 
 
 def parse_source(written: str) -> ScanSource:

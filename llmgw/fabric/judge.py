@@ -96,7 +96,8 @@ def _verdict(scan: Scan, problems: list[Problem]) -> Verdict:
     worst.sort(key=lambda problem: _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST))
     first = worst[0]
     more = f", and {len(worst) - 1} more" if weight is Weight.PARTIAL and len(worst) > 1 else ""
-    return Verdict(_STATES[weight], f"{first.kind}: {first.message}{more}", first.line, kept)
+    what = f"{first.kind}: {first.message}" if first.message else str(first.kind)
+    return Verdict(_STATES[weight], what + more, first.line, kept)
 
 
 def _whole(scan: Scan) -> Iterator[Problem]:

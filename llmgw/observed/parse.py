@@ -26,6 +26,7 @@ def parse_facts(node: Mapping[str, Any], *, seen_at: datetime) -> NodeFacts:
     """NodeFacts of the `node` value of one llmgw_facts answer, which arrived at `seen_at` by our own clock."""
     problems = [str(problem) for problem in node.get("problems", ())]
     runs, orphans = _runs(node.get("runs", ()), problems)
+    orphans += _strays(node.get("strays", ()), {pid for orphan in orphans for pid in orphan.pids})
     return NodeFacts(
         seen_at=seen_at.replace(microsecond=0),
         hostname=str(node.get("hostname", "")),
@@ -182,6 +183,28 @@ def _runs(found: Sequence[Mapping[str, Any]], problems: list[str]) -> tuple[tupl
         if not alive and one["group"]:
             orphans.append(Orphan(unit=one["unit"], replica=run.replica, pids=tuple(one["group"]), gpus=run.gpus))
     return tuple(runs), tuple(orphans)
+
+
+def _strays(found: Sequence[Mapping[str, Any]], known: set[int]) -> tuple[Orphan, ...]:
+    """Processes that carry the marks of no run that goes on, by unit; `known` pids are orphans already."""
+    by_unit: dict[str, list[Mapping[str, Any]]] = {}
+    for one in found:
+        if one["pid"] not in known:
+            by_unit.setdefault(str(one["unit"]), []).append(one)
+    return tuple(
+        Orphan(
+            unit=unit,
+            replica=str(here[0]["replica"]),
+            pids=tuple(one["pid"] for one in here),
+            gpus=tuple(sorted({gpu for one in here for gpu in _numbers(one["gpus"])})),
+        )
+        for unit, here in sorted(by_unit.items())
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    """`0,1,2` as numbers; what is none is left out."""
+    return [int(word) for word in str(text).split(",") if word.isdigit()]
 
 
 def _marks_of_environment(environment: str) -> dict[str, Any]:

@@ -136,15 +136,27 @@ def _keep(bench: Bench, member: Member) -> list[Draft]:
 
 
 def _phantoms(bench: Bench, roster: Roster, known: set[str]) -> list[Draft]:
-    """Endpoints that routers have of replicas of which nothing runs and nothing is started."""
+    """Endpoints that routers have although nothing is there: of replicas of which nothing runs and nothing is
+    started, and of copies that are gone from where they were drained."""
     backed = {url_of(bench.ground, copy) for copy in _all_copies(roster)}
-    return [
-        Draft(f"forget {name}", Op.FORGET, name.partition("~")[0], "routers know it, and nothing of it runs")
-        for name, endpoint in sorted(bench.standing.published.items())
-        if endpoint.url not in backed
-        and name.partition("~")[0] not in known
-        and bench.scope.covers(name.partition("~")[0])
-    ]
+    found = []
+    for name, endpoint in sorted(bench.standing.published.items()):
+        replica, _, left = name.partition("~")
+        if endpoint.url in backed or not bench.scope.covers(replica):
+            continue
+        if left and bench.ground.get(left):
+            ends = _gone_from(left, endpoint.url)
+            why = f"routers know a copy on {left}, and it is gone"
+            found.append(Draft(f"forget {name}", Op.FORGET, replica, why, ends=ends))
+        elif replica not in known:
+            found.append(Draft(f"forget {name}", Op.FORGET, replica, "routers know it, and nothing of it runs"))
+    return found
+
+
+def _gone_from(node: str, where: str) -> Incumbent:
+    """A copy of which only its endpoint is left."""
+    port = int(where.rpartition(":")[2])
+    return Incumbent(plan="", action="", spec="", nodes=(Seat(n=node, rank=0, gpus=(), port=port),))
 
 
 def _all_copies(roster: Roster) -> list[Copy]:

@@ -28,7 +28,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class ActionState:
-    """One action under way or over. `since` is when its phase began; `settled` are the nodes done with in it."""
+    """One action under way or over. `since` is when its phase began; `settled` are the nodes done with in it; `peak`
+    is the most requests that were seen under way while it drained."""
 
     status: Status = "waiting"
     phase: Phase | None = None
@@ -39,6 +40,7 @@ class ActionState:
     asked: frozenset[Ticket] = frozenset()
     silent: Mapping[str, float] = field(default_factory=dict)
     in_flight: Mapping[str, int | None] = field(default_factory=dict)
+    peak: int = 0
     behind: tuple[str, ...] = ()
     why: str = ""
     log: tuple[str, ...] = ()

@@ -18,13 +18,14 @@ def resumed_phases(plan: Plan, done: Collection[str], seen: Sequence[Incarnation
 
 def _phase(plan: Plan, action: Action, seen: Sequence[Incarnation]) -> Phase | None:
     alive = [one for one in seen if one.replica == action.replica and _alive(one)]
-    new = next((one for one in alive if (one.plan, one.action) == (plan.id, action.id)), None)
+    new = next((one for one in alive if _is_new(plan, action, one)), None)
     old = next((one for one in alive if action.ends and (one.plan, one.action) == _marks(action)), None)
     strangers = [one for one in alive if one not in (new, old)]
     if strangers and action.starts is not None and set(strangers[0].nodes) & set(action.nodes):
         other = strangers[0]
         raise RefusedError(
-            f"{action.replica} runs on {', '.join(other.nodes)} by plan {other.plan} {other.action}, not by {plan.id}",
+            f"{action.replica} runs on {', '.join(other.nodes)} by plan {other.plan} {other.action} as "
+            f"{other.spec[7:19]}, not as plan {plan.id} {action.id} has it",
             hint="llmgw plan makes a plan for what runs now",
         )
     if action.op in (Op.START, Op.REPLACE, Op.MOVE):
@@ -32,6 +33,12 @@ def _phase(plan: Plan, action: Action, seen: Sequence[Incarnation]) -> Phase | N
     if action.op is Op.STOP and old is None:
         return Phase.WITHDRAW
     return PHASES[action.op][0]
+
+
+def _is_new(plan: Plan, action: Action, one: Incarnation) -> bool:
+    """Whether the copy is what the action starts: by its marks, and run as the action has it."""
+    spec = action.starts.spec if action.starts else one.spec
+    return (one.plan, one.action, one.spec) == (plan.id, action.id, spec)
 
 
 def _starting(action: Action, new: Incarnation | None, old: Incarnation | None) -> Phase:

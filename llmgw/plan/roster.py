@@ -170,12 +170,27 @@ def _one_each(view: _View, found: Sequence[Copy]) -> tuple[list[Copy], list[Endi
     return best, endings
 
 
-def _preference(view: _View, copy: Copy) -> tuple[int, bool, float, str, str]:
+def _preference(view: _View, copy: Copy) -> tuple[int, bool, bool, float, str, str]:
+    """Of two copies that run, the one that is as it is to be stays; of equals the published one, then the newer."""
     known = view.published.get(url_of(view.ground, copy), PublishedAs())
     started = copy.started.started_at or datetime(1970, 1, 1, tzinfo=UTC)
     return (
-        _FIRST[copy.state], known.id != copy.name, -started.timestamp(), copy.started.plan, copy.started.action,
-    )  # fmt: skip
+        _FIRST[copy.state],
+        not _is_settled(view, copy),
+        known.id != copy.name,
+        -started.timestamp(),
+        copy.started.plan,
+        copy.started.action,
+    )
+
+
+def _is_settled(view: _View, copy: Copy) -> bool:
+    """Whether a copy neither has to leave its nodes nor to be started anew."""
+    model = view.catalogue.models.get(copy.model)
+    profile = copy.profile or (model.default if model else "")
+    if model is None or profile not in model.profiles or _leaving(view, copy):
+        return False
+    return copy.started.spec == spec_of(copy.model, model, profile).mark()
 
 
 def reachable(ground: Ground, copy: Copy) -> bool:

@@ -105,6 +105,9 @@ def _one_by_one(drafts: Sequence[Draft], floors: Mapping[str, Floor], waits: Wai
         chain.sort(key=lambda draft: (draft.op is Op.STOP, natural_key(draft.replica)))
         for first, then in pairwise(chain):
             waits.wish(then.key, first.key)
+        for stop in (draft for draft in chain if draft.op is Op.STOP):
+            for kept in (draft for draft in own if draft.op in _RISING and draft.replica == stop.replica):
+                waits.wish(stop.key, kept.key)
         dips = [draft for draft in chain if draft.op is not Op.MOVE and draft.old_ready]
         if dips and floor.ready - 1 < floor.least:
             for rising in (draft for draft in own if draft.op in _RISING):

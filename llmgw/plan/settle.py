@@ -43,9 +43,8 @@ def _silence(progress: Progress, answer: Answer, now: float) -> Progress:
         return with_state(progress, action_id, replace(state, silent={**state.silent, node: first}))
     text = f"{node or 'a router host'} does not answer: {answer.text}"
     if state.phase is Phase.UNDO:
-        progress = with_state(
-            progress, action_id, replace(state, notes=(*state.notes, f"not stopped there: {text}"))
-        )
+        notes, silent = (*state.notes, f"not stopped there: {text}"), {**state.silent, node: first}
+        progress = with_state(progress, action_id, replace(state, notes=notes, silent=silent))
         return _rank_done(progress, answer, now)
     return _fail(progress, action_id, text, now, blamed="unreachable")
 
@@ -104,25 +103,32 @@ def _drained(progress: Progress, answer: Answer, now: float) -> Progress:
     action, state = progress.actions[action_id], progress.states[action_id]
     counts = {**state.in_flight, answer.ask.kind.value: 0 if answer.ended else answer.in_flight}
     behind = answer.behind if answer.ask.kind is Kind.ROUTERS else state.behind
-    state = replace(state, in_flight=counts, behind=behind)
+    left = max((count or 0 for count in counts.values()), default=0)
+    state = replace(state, in_flight=counts, behind=behind, peak=max(state.peak, left))
     progress = with_state(progress, action_id, state)
     waited = now - state.since
     if behind and waited > progress.rules.router_s:
         return _fail(progress, action_id, f"not loaded what was published: {', '.join(behind)}", now)
     if behind or len(counts) < 1 + bool(old_nodes(action)):
         return progress
-    left = max((count or 0 for count in counts.values()), default=0)
     if left and waited < action.drain_s:
         return progress
-    text = f"{left} still in flight after {duration(action.drain_s)}" if left else f"drained in {duration(waited)}"
-    return _next_phase(progress, action_id, text, now)
+    return _next_phase(progress, action_id, _drain_words(action, state.peak, left, waited), now)
+
+
+def _drain_words(action: Action, peak: int, left: int, waited: float) -> str:
+    if left:
+        return f"{left} of {peak} still in flight after {duration(action.drain_s)}"
+    return f"drained ({peak} -> 0 in flight, {duration(waited)})" if peak else "drained (nothing in flight)"
 
 
 def _next_phase(progress: Progress, action_id: str, text: str, now: float) -> Progress:
     action, state = progress.actions[action_id], progress.states[action_id]
     phase = state.phase
     assert phase is not None
-    progress = with_step(progress, Step(action_id, phase, "ok", text))
+    progress = with_step(
+        progress, Step(action_id, phase, "unreachable" if phase is Phase.UNDO and state.silent else "ok", text)
+    )
     notes = (*state.notes, text) if text else state.notes
     order = () if phase in _BACKWARD else PHASES[action.op]
     following = order[order.index(phase) + 1 :] if order else ()

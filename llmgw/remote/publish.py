@@ -9,7 +9,7 @@ from llmgw.plan import Action, Answer, Ask, Kind
 from llmgw.remote.playbook import HostAnswer, Play, Session, run_play
 from llmgw.remote.steps import PublishDocuments, PublishedText, plain
 from llmgw.serving import Endpoint, EndpointsFile, EngineKeys
-from llmgw.serving.publishing import after_phase, in_order, leaving_id, read_routers, replica_of
+from llmgw.serving.publishing import after_phase, in_order, leaving_id, read_routers, replica_of, url_of_incumbent
 from llmgw.site import InventoryHost, Site
 
 Change = Callable[[Sequence[Endpoint]], Iterable[Endpoint]]
@@ -20,6 +20,10 @@ class Registry(Protocol):
 
     def publish(self, change: Change) -> EndpointsFile:
         """The endpoint file after the change, one generation higher."""
+        ...
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The endpoints of the last generation."""
         ...
 
     def engine_keys(self, replicas: Collection[str]) -> EngineKeys:
@@ -107,8 +111,9 @@ class Publisher:
 
     def _changed(self, asks: Sequence[Ask], endpoints: Sequence[Endpoint]) -> list[Endpoint]:
         now = list(endpoints)
+        ending = {url_of_incumbent(self.site, action.ends) for action in self.actions.values() if action.ends}
         for ask in asks:
-            now = after_phase(self.site, self.actions[ask.action], ask.phase, now)
+            now = after_phase(self.site, self.actions[ask.action], ask.phase, now, ending=ending)
         return in_order(now)
 
     def _published(self, ask: Ask, delivery: Delivery) -> Answer:
@@ -121,5 +126,6 @@ class Publisher:
             host, why = next(iter(sorted(delivery.failed.items())))
             return Answer(ask, "unreachable", text=f"router host {host}: {why}")
         action = self.actions[ask.action]
-        reading = read_routers(delivery.statuses, leaving_id(action), self._generation.get(ask.action, 0))
+        leaving = leaving_id(self.site, action, self.registry.endpoints())
+        reading = read_routers(delivery.statuses, leaving, self._generation.get(ask.action, 0))
         return Answer(ask, "ok", in_flight=reading.in_flight, behind=reading.behind)

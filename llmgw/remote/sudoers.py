@@ -6,26 +6,28 @@ expressions in sudoers need sudo 1.9.10 (2022) or later: sudoers(5).
 
 import re
 
+from llmgw.remote.steps import account, run_dir
 from llmgw.site import Site
 
 _UNIT = r"llmgw-[A-Za-z0-9._:-]+"
 _RUN = (
     "--quiet --unit={unit} --uid={account} --gid={account} --slice=llmgw.slice --property=Type=exec "
     "--property=KillMode=mixed --property=TimeoutStopSec={stop_s} --property=LimitMEMLOCK=infinity "
-    "--property=LimitNOFILE=1048576 --property=OOMScoreAdjust=500 --property=SyslogIdentifier={unit}"
+    "--property=LimitNOFILE=1048576 --property=OOMScoreAdjust=500 --property=SyslogIdentifier={unit} "
+    "--property=ExecStopPost=-{folder}/sweep"
 )
 _JOURNAL = (
-    f"--identifier={_UNIT} --since=@[0-9]+ --lines=[0-9]+ --output=(cat|short-iso) --no-pager --quiet( --follow)?"
+    f"--identifier={_UNIT} --since=@[0-9]+( --until=@[0-9]+)? --lines=[0-9]+ --output=(cat|short-iso) "
+    "--no-pager --quiet( --follow)?"
 )
 _MARK = r"( --setenv=LLMGW_[A-Z]+=[A-Za-z0-9._:/-]+){5}"
 
 
 def sudoers_lines(site: Site, user: str) -> list[str]:
     """The lines for one login account, for a file of their own in /etc/sudoers.d."""
-    account, runs = site.settings.account, re.escape(site.settings.run_dir)
-    start = _regex(_RUN, unit=_UNIT, account=re.escape(account), stop_s="[0-9]+")
+    places = sorted({(account(site, node), run_dir(site, node)) for node in site.nodes})
     commands = [
-        f"/usr/bin/systemd-run ^{start}{_MARK} -- {runs}/{_UNIT}/start$",
+        *(_start_command(name, folder) for name, folder in places),
         rf"/usr/bin/systemctl ^stop --no-block {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^kill --kill-whom=all --signal=SIGKILL {_UNIT}\.service$",
         rf"/usr/bin/systemctl ^reset-failed {_UNIT}\.service$",
@@ -33,6 +35,13 @@ def sudoers_lines(site: Site, user: str) -> list[str]:
         *_scan_commands(site),
     ]
     return [f"{user} ALL=(root) NOPASSWD: {command}" for command in commands]
+
+
+def _start_command(name: str, runs: str) -> str:
+    """What starts a unit, as that account and from that folder of runs only."""
+    folder = f"{re.escape(runs)}/{_UNIT}"
+    start = _regex(_RUN, unit=_UNIT, account=re.escape(name), stop_s="[0-9]+", folder=folder)
+    return f"/usr/bin/systemd-run ^{start}{_MARK} -- {folder}/start$"
 
 
 def _regex(template: str, **words: str) -> str:
@@ -65,11 +74,12 @@ def _absolute(program: str) -> str:
 
 def privileged_commands(site: Site, *, scans: bool) -> tuple[tuple[str, ...], ...]:
     """One example of each command that must be allowed: engines', and where the node scans, the scan's."""
-    unit, account = "llmgw-check-0", site.settings.account
-    run = _RUN.format(unit=unit, account=account, stop_s=60).split()
+    unit, name = "llmgw-check-0", site.settings.account
+    folder = f"{site.settings.run_dir}/{unit}"
+    run = _RUN.format(unit=unit, account=name, stop_s=60, folder=folder).split()
     marks = [f"--setenv=LLMGW_{mark}=x" for mark in ("REPLICA", "RANK", "PLAN", "ACTION", "SPEC")]
     commands = [
-        ("systemd-run", *run, *marks, "--", f"{site.settings.run_dir}/{unit}/start"),
+        ("systemd-run", *run, *marks, "--", f"{folder}/start"),
         ("systemctl", "stop", "--no-block", f"{unit}.service"),
         ("systemctl", "kill", "--kill-whom=all", "--signal=SIGKILL", f"{unit}.service"),
         ("systemctl", "reset-failed", f"{unit}.service"),

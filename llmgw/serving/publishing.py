@@ -43,8 +43,14 @@ def url_of_incumbent(site: Site, old: Incumbent) -> str:
     return url_of(site, head.n, head.port)
 
 
-def after_phase(site: Site, action: Action, phase: Phase, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    """The endpoints when a publishing phase of the action has been reached. Old copies are known by their URL."""
+def after_phase(
+    site: Site, action: Action, phase: Phase, endpoints: Sequence[Endpoint], *, ending: Collection[str] = ()
+) -> list[Endpoint]:
+    """The endpoints when a publishing phase of the action has been reached. Old copies are known by their URL.
+
+    `ending`: the URLs of copies that other actions of the plan end. One that is published as the replica itself drains
+    from when another copy takes its name.
+    """
     old_url = url_of_incumbent(site, action.ends) if action.ends else ""
     if phase is Phase.DRAIN:
         return [_as(endpoint, "draining") if endpoint.url == old_url else endpoint for endpoint in endpoints]
@@ -57,7 +63,10 @@ def after_phase(site: Site, action: Action, phase: Phase, endpoints: Sequence[En
     rest = [endpoint for endpoint in endpoints if endpoint.url != fresh.url]
     if action.op is Op.MOVE:
         return [*(_retiring(other) if other.url == old_url else other for other in rest), fresh]
-    return [*(other for other in rest if other.id != fresh.id and other.url != old_url), fresh]
+    kept = [other for other in rest if other.id != fresh.id and other.url != old_url]
+    others = [other for other in rest if other.id == fresh.id and other.url != old_url]
+    retired = [_retiring(other) for other in others if other.url in ending]
+    return [*kept, *retired, fresh]
 
 
 def _as(endpoint: Endpoint, state: str) -> Endpoint:
@@ -73,11 +82,13 @@ def _retiring_id(endpoint_id: str, node: str) -> str:
     return f"{endpoint_id.partition('~')[0]}~{node}"
 
 
-def leaving_id(action: Action) -> str:
-    """The id under which the copy that an action ends is published while it drains."""
-    if action.op is not Op.MOVE or action.ends is None:
+def leaving_id(site: Site, action: Action, endpoints: Iterable[Endpoint]) -> str:
+    """The id under which the copy that an action ends is published, or was, while it drains."""
+    if action.ends is None:
         return action.replica
-    return _retiring_id(action.replica, min(action.ends.nodes, key=lambda seat: seat.rank).n)
+    url = url_of_incumbent(site, action.ends)
+    own = next((endpoint.id for endpoint in endpoints if endpoint.url == url), "")
+    return own or _retiring_id(action.replica, min(action.ends.nodes, key=lambda seat: seat.rank).n)
 
 
 def _is_old(endpoint: Endpoint, action: Action, old_url: str) -> bool:

@@ -109,6 +109,9 @@ class RouterSettings(Value):
 
     published: AbsolutePath = Field("/var/lib/llmgw/published", description="the folder on every router host")
     max_in_flight: int | None = Field(None, ge=1, description="requests that one replica may have at a time")
+    keys_required: bool = Field(
+        default=True, description="refuse requests without a key, once llmgw keys has made one"
+    )
 
 
 class SiteSettings(Document):

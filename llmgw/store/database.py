@@ -1,58 +1,30 @@
-"""The SQLite file: where it may lie, how it is opened, its schema and the steps from one version to the next."""
+"""The SQLite file: where it may lie, how it is opened, and what its disk refuses."""
 
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
-
-from sqlite_utils import Database
 
 from llmgw.base import LlmgwError, RefusedError
 from llmgw.store.filesystem import network_filesystem
 
 BUSY_S = 30.0
-_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"
-# One list of statements for each version of the schema; a database of version n has had the first n.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        _META,
-        """CREATE TABLE lock (id INTEGER PRIMARY KEY CHECK (id = 1), holder TEXT NOT NULL, heartbeat REAL NOT NULL,
-            expires REAL NOT NULL) STRICT""",
-        """CREATE TABLE scans (id INTEGER PRIMARY KEY, fabric TEXT NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL,
-            verdict TEXT NOT NULL, problems TEXT NOT NULL, raw BLOB NOT NULL, stderr TEXT NOT NULL,
-            topology BLOB, paths BLOB, linkinfo BLOB) STRICT""",
-        "CREATE INDEX scans_by_fabric ON scans (fabric, id)",
-        "CREATE TABLE fabrics (name TEXT PRIMARY KEY, map INTEGER, partial INTEGER, last INTEGER NOT NULL) STRICT",
-        "CREATE TABLE facts (node TEXT PRIMARY KEY, at TEXT NOT NULL, facts TEXT NOT NULL) STRICT",
-        "CREATE TABLE silent (node TEXT PRIMARY KEY, since TEXT) STRICT",
-        """CREATE TABLE cordons (node TEXT PRIMARY KEY, kind TEXT NOT NULL, reason TEXT NOT NULL, by TEXT NOT NULL,
-            at TEXT NOT NULL) STRICT""",
-        """CREATE TABLE plans (id TEXT PRIMARY KEY, consumed_at TEXT NOT NULL, by TEXT NOT NULL, state TEXT NOT NULL,
-            plan TEXT NOT NULL) STRICT""",
-        """CREATE TABLE journal (id INTEGER PRIMARY KEY, plan TEXT NOT NULL, action TEXT NOT NULL,
-            phase TEXT NOT NULL, begun_at TEXT NOT NULL, ended_at TEXT, outcome TEXT, message TEXT) STRICT""",
-        "CREATE INDEX journal_by_plan ON journal (plan, id)",
-        "CREATE TABLE specs (mark TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT",
-        """CREATE TABLE published (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL,
-            endpoints TEXT NOT NULL) STRICT""",
-        "CREATE TABLE engine_keys (replica TEXT PRIMARY KEY, key TEXT NOT NULL) STRICT",
-        """CREATE TABLE conditions (replica TEXT NOT NULL, plan TEXT NOT NULL, action TEXT NOT NULL,
-            health TEXT NOT NULL, since TEXT NOT NULL, why TEXT NOT NULL, tokens INTEGER, suspect INTEGER NOT NULL,
-            PRIMARY KEY (replica, plan, action)) STRICT""",
-        """CREATE TABLE failures (replica TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL,
-            next TEXT NOT NULL) STRICT""",
-        """CREATE TABLE history (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL,
-            subject TEXT NOT NULL,
-            message TEXT NOT NULL, by TEXT NOT NULL) STRICT""",
-        """CREATE TABLE inventory (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL,
-            fingerprint TEXT NOT NULL, listing TEXT NOT NULL) STRICT""",
-    ),
-)
+_OF_THE_DISK = {
+    sqlite3.SQLITE_BUSY: "another llmgw has been writing for half a minute: llmgw lock show",
+    sqlite3.SQLITE_CANTOPEN: "look at its folder and its file system",
+    sqlite3.SQLITE_FULL: "make room on its file system, then go on: llmgw apply --resume, or llmgw plan",
+    sqlite3.SQLITE_IOERR: "look at its file system: dmesg says more",
+    sqlite3.SQLITE_READONLY: "make it writable, or name another place with --state or LLMGW_STATE",
+}
+"""SQLite's primary result codes (sqlite.org/rescode.html) that are no fault of a statement, and what to do."""
+VERSION = 3
+"""The schema's version: how many of schema.STEPS a store has had, in its `user_version`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +32,47 @@ class State:
     """An open store. All that the package does with it stands in functions of its modules."""
 
     path: Path
-    database: Database
+    connection: sqlite3.Connection
+    _one: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     @contextmanager
-    def change(self) -> Iterator[Database]:
-        """A transaction that holds the right to write from its first line (BEGIN IMMEDIATE)."""
-        self.database.conn.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.database
-        except BaseException:
-            self.database.conn.rollback()
-            raise
-        self.database.conn.commit()
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the right to write from its first line (BEGIN IMMEDIATE).
+
+        One thread at a time is inside. LlmgwError where the disk does not take it: nothing of it has happened then.
+        """
+        with self._one, self._mendable():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.commit()
+            except BaseException:
+                self.connection.rollback()
+                raise
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        return list(self.database.conn.execute(sql, values).fetchall())
+        with self._mendable():
+            return list(self.connection.execute(sql, values).fetchall())
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
-        row: tuple[Any, ...] | None = self.database.conn.execute(sql, values).fetchone()
+        with self._mendable():
+            row: tuple[Any, ...] | None = self.connection.execute(sql, values).fetchone()
         return row
 
+    @contextmanager
+    def _mendable(self) -> Iterator[None]:
+        """What the disk refuses, as an error that an operator can mend. A wrong statement stays a bug."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _OF_THE_DISK:
+                raise
+            raise LlmgwError(f"{self.path}: {error}", hint=_OF_THE_DISK[error.sqlite_errorcode & 0xFF]) from None
+
     def close(self) -> None:
-        self.database.close()
+        self.connection.close()
 
 
 def open_state(path: Path) -> State:
@@ -99,7 +88,7 @@ def open_state(path: Path) -> State:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        state = State(path, Database(connection, execute_plugins=False))
+        state = State(path, connection)
         _migrate(state)
     except sqlite3.DatabaseError as error:
         raise LlmgwError(f"{path}: is not a store of llmgw that can be opened: {error}") from None
@@ -133,20 +122,21 @@ def _make_private(path: Path) -> None:
 
 def _migrate(state: State) -> None:
     version = _version(state)
-    if version > len(MIGRATIONS):
+    if version > VERSION:
         raise RefusedError(
-            f"{state.path} was written by a newer llmgw (schema {version}, this one knows {len(MIGRATIONS)})",
+            f"{state.path} was written by a newer llmgw (schema {version}, this one knows {VERSION})",
             hint="use that llmgw, or restore a backup made with this one",
         )
-    if version == len(MIGRATIONS):
+    if version == VERSION:
         return
-    with state.change() as database:
-        for number in range(_version(state), len(MIGRATIONS)):
-            for statement in MIGRATIONS[number]:
-                database.conn.execute(statement)
-        database.conn.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        if not version:
-            database.conn.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
+    from llmgw.store.schema import bring_up  # sqlite-utils is slow to import, and most runs find nothing to do
+
+    with state.change() as connection:
+        before = _version(state)  # another process may have been first
+        bring_up(connection, before)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        if not before:
+            connection.execute("INSERT INTO meta VALUES ('lineage', ?), ('serial', '0')", (token_hex(8),))
 
 
 def _version(state: State) -> int:
@@ -167,11 +157,11 @@ def serial(state: State) -> int:
 def count_change(state: State) -> int:
     """The serial, one higher from now on. Part of a change that is under way, where one is."""
     statement = "UPDATE meta SET value = value + 1 WHERE key = 'serial'"
-    if state.database.conn.in_transaction:
-        state.database.conn.execute(statement)
+    if state.connection.in_transaction:
+        state.connection.execute(statement)
     else:
-        with state.change() as database:
-            database.conn.execute(statement)
+        with state.change() as connection:
+            connection.execute(statement)
     return serial(state)
 
 
@@ -189,7 +179,7 @@ def backup(state: State, target: Path) -> None:
     _make_private(target)
     copy = sqlite3.connect(target)
     try:
-        state.database.conn.backup(copy)
+        state.connection.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
         verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
     finally:

@@ -20,9 +20,9 @@ def conditions(state: State) -> dict[CopyKey, Condition]:
 
 def save_conditions(state: State, found: Mapping[CopyKey, Condition]) -> None:
     """Replace what is remembered by what was found; copies that are gone are forgotten."""
-    with state.change() as database:
-        database.conn.execute("DELETE FROM conditions")
-        database.conn.executemany(
+    with state.change() as connection:
+        connection.execute("DELETE FROM conditions")
+        connection.executemany(
             "INSERT INTO conditions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (*key, one.health.value, moment(one.since), one.why, one.tokens, one.suspect)
@@ -42,9 +42,9 @@ def retries(state: State) -> dict[str, Retry]:
 
 def save_retries(state: State, found: Mapping[str, Retry]) -> None:
     """Replace what is counted."""
-    with state.change() as database:
-        database.conn.execute("DELETE FROM failures")
-        database.conn.executemany(
+    with state.change() as connection:
+        connection.execute("DELETE FROM failures")
+        connection.executemany(
             "INSERT INTO failures VALUES (?, ?, ?, ?)",
             [(replica, one.count, moment(one.last), moment(one.next)) for replica, one in found.items()],
         )

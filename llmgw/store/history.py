@@ -25,12 +25,12 @@ class Event:
 
 def record(state: State, kind: str, subject: str, message: str, *, by: str) -> None:
     """Add an event; the oldest beyond KEEP_EVENTS go."""
-    with state.change() as database:
-        cursor = database.conn.execute(
+    with state.change() as connection:
+        cursor = connection.execute(
             "INSERT INTO history (at, kind, subject, message, by) VALUES (?, ?, ?, ?, ?)",
             (moment(datetime.now(UTC)), kind, subject, message, by),
         )
-        database.conn.execute("DELETE FROM history WHERE id <= ?", (int(cursor.lastrowid or 0) - KEEP_EVENTS,))
+        connection.execute("DELETE FROM history WHERE id <= ?", (int(cursor.lastrowid or 0) - KEEP_EVENTS,))
 
 
 def events(state: State, *, limit: int, subject: str = "", since: datetime | None = None) -> list[Event]:
@@ -57,8 +57,8 @@ class KeptListing:
 
 def save_listing(state: State, listing: Mapping[str, Any], fingerprint: str, *, now: datetime) -> None:
     """Remember the inventory, without its secrets, for commands that need not or must not read it again."""
-    with state.change() as database:
-        database.conn.execute(
+    with state.change() as connection:
+        connection.execute(
             "INSERT OR REPLACE INTO inventory VALUES (1, ?, ?, ?)", (moment(now), fingerprint, json.dumps(listing))
         )
 

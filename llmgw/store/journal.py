@@ -1,12 +1,13 @@
 """Plans that were applied, and the journal of their steps: a row before a step, its outcome after it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from llmgw.base import LlmgwError, RefusedError, moment
 from llmgw.plan import PHASES, Plan, Spec
+from llmgw.plan.progress import Step
 from llmgw.store.database import State, count_change
 
 PlanState = Literal["running", "done", "unfinished", "superseded"]
@@ -40,7 +41,7 @@ def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> Non
 
     An unfinished apply of another plan can be resumed no longer, where the new one is to `supersede` it.
     """
-    with state.change() as database:
+    with state.change() as connection:
         before = state.one("SELECT consumed_at, by FROM plans WHERE id = ?", plan.id)
         if before:
             raise RefusedError(
@@ -48,12 +49,12 @@ def consume(state: State, plan: Plan, *, by: str, supersede: bool = True) -> Non
                 hint="llmgw apply --resume goes on with an unfinished one; llmgw plan makes a new one",
             )
         if supersede:
-            database.conn.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
-        database.conn.execute(
+            connection.execute("UPDATE plans SET state = 'superseded' WHERE state IN ('running', 'unfinished')")
+        connection.execute(
             "INSERT INTO plans VALUES (?, ?, ?, 'running', ?)",
             (plan.id, moment(datetime.now(UTC)), by, plan.text()),
         )
-        database.conn.executemany(
+        connection.executemany(
             "INSERT OR IGNORE INTO specs VALUES (?, ?)",
             [(mark, spec.model_dump_json()) for mark, spec in plan.body.specs.items()],
         )
@@ -72,8 +73,8 @@ def specs(state: State) -> dict[str, Spec]:
 
 def finish(state: State, plan: str, outcome: PlanState) -> None:
     """Record how the apply of a plan ended."""
-    with state.change() as database:
-        database.conn.execute("UPDATE plans SET state = ? WHERE id = ?", (outcome, plan))
+    with state.change() as connection:
+        connection.execute("UPDATE plans SET state = ? WHERE id = ?", (outcome, plan))
 
 
 def applied(state: State, plan: str) -> AppliedPlan | None:
@@ -81,11 +82,16 @@ def applied(state: State, plan: str) -> AppliedPlan | None:
     return next(_plans(state.rows("SELECT plan, state, by, consumed_at FROM plans WHERE id = ?", plan)), None)
 
 
-def resumable(state: State) -> AppliedPlan:
-    """The plan whose apply was not finished. LlmgwError where there is none."""
+def unfinished(state: State) -> AppliedPlan | None:
+    """The last plan whose apply was broken off or had failures; None where none was since."""
     rows = state.rows("""SELECT plan, state, by, consumed_at FROM plans WHERE state IN ('running', 'unfinished')
                          ORDER BY consumed_at DESC LIMIT 1""")
-    found = next(_plans(rows), None)
+    return next(_plans(rows), None)
+
+
+def resumable(state: State) -> AppliedPlan:
+    """The plan whose apply was not finished. LlmgwError where there is none."""
+    found = unfinished(state)
     if found is None:
         raise LlmgwError("there is no unfinished apply to resume", hint="llmgw plan shows what is to do")
     return found
@@ -95,23 +101,25 @@ def _plans(rows: Iterable[tuple[Any, ...]]) -> Iterator[AppliedPlan]:
     return (AppliedPlan(Plan.read(text, "the store"), state, by, at) for text, state, by, at in rows)
 
 
-def begin(state: State, plan: str, action: str, phase: str) -> int:
-    """Write down that a step is about to be taken; the row's number. Committed when this returns."""
-    with state.change() as database:
-        cursor = database.conn.execute(
-            "INSERT INTO journal (plan, action, phase, begun_at) VALUES (?, ?, ?, ?)",
-            (plan, action, phase, moment(datetime.now(UTC))),
-        )
-    return int(cursor.lastrowid or 0)
+def write(state: State, plan: str, steps: Iterable[Step], open_rows: MutableMapping[tuple[str, str], int]) -> None:
+    """Write down steps that are about to be taken and how others ended, all or none; committed when this returns.
 
-
-def end(state: State, row: int, outcome: str, message: str) -> None:
-    """Write down how a step ended."""
-    with state.change() as database:
-        database.conn.execute(
-            "UPDATE journal SET ended_at = ?, outcome = ?, message = ? WHERE id = ?",
-            (moment(datetime.now(UTC)), outcome, message, row),
-        )
+    `open_rows` has the row of each action's phase that was begun and has not ended: kept for the caller, changed here.
+    """
+    now = moment(datetime.now(UTC))
+    with state.change() as connection:
+        for step in steps:
+            key = step.action, step.phase.value
+            if step.outcome:
+                connection.execute(
+                    "UPDATE journal SET ended_at = ?, outcome = ?, message = ? WHERE id = ?",
+                    (now, step.outcome, step.message, open_rows.pop(key)),
+                )
+                continue
+            cursor = connection.execute(
+                "INSERT INTO journal (plan, action, phase, begun_at) VALUES (?, ?, ?, ?)", (plan, *key, now)
+            )
+            open_rows[key] = int(cursor.lastrowid or 0)
 
 
 def finished_actions(state: State, plan: Plan) -> set[str]:

@@ -6,13 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
-from llmgw.base import LockedError, Value, duration, moment
+from llmgw.base import LlmgwError, LockedError, Value, duration, moment
 from llmgw.store.database import State, open_state
 
 HEARTBEAT_S = 10.0
@@ -85,8 +85,9 @@ def locked(
     finally:
         ended.set()
         heart.join()
-        with state.change() as database:
-            database.conn.execute("DELETE FROM lock WHERE json_extract(holder, '$.token') = ?", (holder.token,))
+        # A row that the disk does not let go of is passed over by the next command: this process is gone then.
+        with suppress(LlmgwError), state.change() as connection:
+            connection.execute("DELETE FROM lock WHERE json_extract(holder, '$.token') = ?", (holder.token,))
 
 
 def _me(command: str) -> Holder:
@@ -127,14 +128,14 @@ def _take(state: State, holder: Holder, *, wait_s: float, tell: Callable[[str], 
 
 def _try_take(state: State, holder: Holder, *, tell: Callable[[str], None]) -> Holder | None:
     """None when the lock was taken, else who has it."""
-    with state.change() as database:
+    with state.change() as connection:
         found = held(state)
         if found:
             why = found.broken(now=time.time(), host=holder.host, born=process_born(found.holder.pid))
             if not why:
                 return found.holder
             tell(f"took over the lock of {found.holder}: {why}")
-        database.conn.execute(
+        connection.execute(
             "INSERT OR REPLACE INTO lock VALUES (1, ?, ?, ?)",
             (holder.model_dump_json(), time.time(), time.time() + EXPIRES_S),
         )
@@ -142,25 +143,40 @@ def _try_take(state: State, holder: Holder, *, tell: Callable[[str], None]) -> H
 
 
 def _beat(state: State, lock: Lock, ended: threading.Event) -> None:
-    """Push the lock's end away while its owner lives; on a connection of its own."""
-    own = open_state(state.path)
+    """Push the lock's end away while its owner lives; on a connection of its own.
+
+    The lock is lost when somebody broke it, or when no beat was written for so long that others may take it soon.
+    """
+    last = time.monotonic()
+    while not ended.wait(HEARTBEAT_S):
+        try:
+            still = _beat_once(state.path, lock.holder.token)
+        except LlmgwError:
+            still = time.monotonic() - last < EXPIRES_S - 2 * HEARTBEAT_S
+        else:
+            last = time.monotonic()
+        if not still:
+            lock.lost.set()
+            return
+
+
+def _beat_once(path: Path, token: str) -> bool:
+    """Whether the lock is still the token's; its end is pushed away then."""
+    own = open_state(path)
     try:
-        while not ended.wait(HEARTBEAT_S):
-            with own.change() as database:
-                done = database.conn.execute(
-                    "UPDATE lock SET heartbeat = ?, expires = ? WHERE json_extract(holder, '$.token') = ?",
-                    (time.time(), time.time() + EXPIRES_S, lock.holder.token),
-                )
-            if done.rowcount == 0:
-                lock.lost.set()
-                return
+        with own.change() as connection:
+            done = connection.execute(
+                "UPDATE lock SET heartbeat = ?, expires = ? WHERE json_extract(holder, '$.token') = ?",
+                (time.time(), time.time() + EXPIRES_S, token),
+            )
+        return done.rowcount > 0
     finally:
         own.close()
 
 
 def break_lock(state: State) -> Holder | None:
     """Take the lock away from whoever holds it; who that was."""
-    with state.change() as database:
+    with state.change() as connection:
         found = held(state)
-        database.conn.execute("DELETE FROM lock")
+        connection.execute("DELETE FROM lock")
     return found.holder if found else None

@@ -11,17 +11,17 @@ from llmgw.store.database import State
 
 def save_facts(state: State, answered: Mapping[str, NodeFacts], silent: Iterable[str], *, now: datetime) -> None:
     """Replace the facts of the nodes that answered, and remember since when the others have not."""
-    with state.change() as database:
-        database.conn.executemany(
+    with state.change() as connection:
+        connection.executemany(
             "INSERT OR REPLACE INTO facts VALUES (?, ?, ?)",
             [(node, moment(facts.seen_at), facts.model_dump_json()) for node, facts in answered.items()],
         )
-        database.conn.executemany("DELETE FROM silent WHERE node = ?", [(node,) for node in answered])
-        database.conn.executemany(
+        connection.executemany("DELETE FROM silent WHERE node = ?", [(node,) for node in answered])
+        connection.executemany(
             """INSERT INTO silent VALUES (?, (SELECT at FROM facts WHERE node = ?)) ON CONFLICT DO NOTHING""",
             [(node, node) for node in silent],
         )
-        database.conn.execute("INSERT OR REPLACE INTO meta VALUES ('asked_at', ?)", (moment(now),))
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('asked_at', ?)", (moment(now),))
 
 
 def load_facts(state: State, nodes: Iterable[str]) -> Facts:
@@ -61,8 +61,8 @@ def _silent(state: State, nodes: Iterable[str]) -> dict[str, datetime | None]:
 
 def set_cordon(state: State, cordon: Cordon) -> None:
     """Take a node out of placement, or change the reason."""
-    with state.change() as database:
-        database.conn.execute(
+    with state.change() as connection:
+        connection.execute(
             "INSERT OR REPLACE INTO cordons VALUES (?, ?, ?, ?, ?)",
             (cordon.node, cordon.kind, cordon.reason, cordon.by, moment(cordon.at)),
         )
@@ -70,8 +70,8 @@ def set_cordon(state: State, cordon: Cordon) -> None:
 
 def remove_cordon(state: State, node: str) -> bool:
     """Give a node back to placement; whether it had been taken out."""
-    with state.change() as database:
-        return database.conn.execute("DELETE FROM cordons WHERE node = ?", (node,)).rowcount > 0
+    with state.change() as connection:
+        return connection.execute("DELETE FROM cordons WHERE node = ?", (node,)).rowcount > 0
 
 
 def cordons(state: State) -> dict[str, Cordon]:

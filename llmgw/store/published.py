@@ -22,7 +22,7 @@ def next_generation(
     now: datetime,
 ) -> EndpointsFile:
     """The endpoint file after `change`, one generation higher, remembered before anybody is given it."""
-    with state.change() as database:
+    with state.change() as connection:
         before = endpoints(state)
         after = tuple(change(before.endpoints if before else ()))
         made = EndpointsFile(
@@ -31,7 +31,7 @@ def next_generation(
             models=tuple(models(after)),
             endpoints=after,
         )
-        database.conn.execute(
+        connection.execute(
             "INSERT OR REPLACE INTO published VALUES (1, ?, ?)", (made.generation, made.model_dump_json())
         )
     return made
@@ -39,8 +39,8 @@ def next_generation(
 
 def engine_key(state: State, replica: str) -> str:
     """The replica's own key, made at the first call: 256 random bits."""
-    with state.change() as database:
-        database.conn.execute(
+    with state.change() as connection:
+        connection.execute(
             "INSERT INTO engine_keys VALUES (?, ?) ON CONFLICT DO NOTHING", (replica, token_urlsafe(32))
         )
     row = state.one("SELECT key FROM engine_keys WHERE replica = ?", replica)

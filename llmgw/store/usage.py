@@ -100,7 +100,8 @@ class UsageLedger:
     def totals(self, *, since: int, until: int, by: tuple[str, ...]) -> list[UsageRow]:
         """Sums over minutes from `since` up to, not with, `until`, for each combination of the fields in `by`.
 
-        Fields that are not in `by` are empty texts; `minute` is `since`. Most tokens first.
+        Fields that are not in `by` are empty texts; `minute` is `since`. Most tokens first. LlmgwError where the
+        file cannot be read as a ledger.
         """
         unknown = set(by) - set(_FIELDS)
         if unknown:
@@ -112,8 +113,11 @@ class UsageLedger:
             f"SELECT ?, {columns}, {sums} FROM usage WHERE minute >= ? AND minute < ? {group}"  # noqa: S608
             " HAVING SUM(requests) > 0 ORDER BY SUM(prompt) + SUM(completion) DESC"
         )
-        with self._open() as db:
-            return [UsageRow(*row) for row in db.execute(query, (since, since, until))]
+        try:
+            with self._open() as db:
+                return [UsageRow(*row) for row in db.execute(query, (since, since, until))]
+        except sqlite3.Error as error:
+            raise LlmgwError(f"{self._path}: is not a usage ledger that can be read: {error}") from None
 
     def forget(self, before: int) -> int:
         """Deletes the minutes before that one; how many rows there were."""

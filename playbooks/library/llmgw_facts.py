@@ -41,9 +41,11 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
     Problem,
+    born,
     gpu_query,
     listening,
     make_supervisor,
+    marked_processes,
     run,
     runs_in,
     supervisor_here,
@@ -103,7 +105,7 @@ def one_run(run_dir, unit, marks, kind, values):
     supervisor = make_supervisor(kind)
     if kind == "process":
         state, pid, ended = supervisor.state(unit, folder)
-        group = supervisor.group(unit, folder)
+        group = supervisor.group(unit, folder) if state == "exited" else []
     else:
         state, pid, ended = supervisor.reading(values)
         group = []
@@ -118,6 +120,23 @@ def one_run(run_dir, unit, marks, kind, values):
         "group": group,
         "environment": environment,
     }
+
+
+def strays(seen, found):
+    """Processes of those seen before the runs were that carry the marks of no run that goes on, and live still."""
+    going_on = {
+        (one["unit"], str(one["marks"].get("plan")), str(one["marks"].get("action")))
+        for one in found
+        if one["state"] != "exited"
+    }
+    unmarked = {one["unit"] for one in found if one["state"] != "exited" and not one["marks"]}
+    return [
+        {"pid": pid, "unit": marks["unit"], "replica": marks.get("replica", ""), "gpus": marks.get("gpus", "")}
+        for pid, (birth, marks) in sorted(seen.items())
+        if (marks["unit"], marks.get("plan"), marks.get("action")) not in going_on
+        and marks["unit"] not in unmarked
+        and born(pid) == birth
+    ]
 
 
 def engines(asked):
@@ -194,6 +213,8 @@ def gather(asked):
     problems = []
     kind = supervisor_here(asked["supervisor"])
     gpus, apps, problem = gpu_query(asked["nvidia_smi"])
+    marked = {pid: (born(pid), marks) for pid, marks in marked_processes().items()}
+    here = runs(asked["run_dir"], kind, problems)
     topology = run([asked["nvidia_smi"], "topo", "-m"], 30)[1] if gpus else ""
     if problem:
         problems.append(problem)
@@ -211,7 +232,8 @@ def gather(asked):
         "adapters": adapters(asked["sysfs_infiniband"]),
         "listen_ports": listening(),
         "ephemeral_ports": first_line("/proc/sys/net/ipv4/ip_local_port_range"),
-        "runs": runs(asked["run_dir"], kind, problems),
+        "runs": here,
+        "strays": strays(marked, here),
         "engines": engines(asked["engines"]),
         "weights": weights(asked["weights"]),
         "disks": disks(asked["disks"]),

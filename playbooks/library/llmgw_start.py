@@ -48,6 +48,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
     MARKS,
+    SWEEP,
     Held,
     Problem,
     check_unit,
@@ -127,7 +128,8 @@ def prepare(rank, folder):
         if os.path.basename(name) != name or name.startswith("."):
             raise Problem("%r is no name for a file" % name)
         write(os.path.join(folder, name), text, 0o640 if shared else 0o600, owner)
-    write(os.path.join(folder, "start"), start_script(rank), 0o750 if shared else 0o700, owner)
+    for name, text in (("start", start_script(rank)), ("sweep", SWEEP)):
+        write(os.path.join(folder, name), text, 0o750 if shared else 0o700, owner)
     write(os.path.join(folder, "marks.json"), json.dumps(marks, sort_keys=True), 0o644, owner)
     return marks
 

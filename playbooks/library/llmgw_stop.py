@@ -8,8 +8,8 @@ short_description: Stop ranks of replicas and prove that nothing of them is left
 description:
   - Sends SIGTERM once, waits at most C(wait_s), and says what it sees; asked again, it only looks and waits.
   - With C(force) everything of the run gets SIGKILL.
-  - A rank is C(gone) only when its processes have ended, no process holds its GPUs and its ports are closed. The
-    run's folder is removed then. What is left is named.
+  - A rank is C(gone) only when its processes have ended, no process holds its GPUs and its ports are closed. Its
+    shared memory is given back and its folder is removed then. What is left is named.
 options:
   ranks:
     description: The ranks to stop on this node.
@@ -32,24 +32,24 @@ author: llmgw developers
 
 import glob
 import os
+import pwd
 import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
+    SHARED_MEMORY,
     Held,
     Problem,
     check_unit,
     gpu_holders,
+    keep_log,
     listening,
     make_supervisor,
-    pids,
     read_marks,
     runs_in,
     supervisor_here,
 )
-
-SHARED_MEMORY = ("nccl-*", "psm_*", "torch_*", "vllm_*", "sem.mp-*", "sglang_*")
 
 
 def stop(rank, pretend):
@@ -68,7 +68,7 @@ def settle(rank, folder, pretend):
     marks = read_marks(folder) or {}
     supervisor = make_supervisor(marks.get("supervisor") or supervisor_here(rank["supervisor"]))
     state, _, _ = supervisor.state(rank["unit"], folder)
-    if not marks and state == "exited":
+    if not marks and state == "exited" and not supervisor.group(rank["unit"], folder):
         return {"gone": True, "did": "nothing"}
     for key in ("replica", "plan", "action"):
         if marks and rank[key] and marks.get(key) != rank[key]:
@@ -79,14 +79,15 @@ def settle(rank, folder, pretend):
     left = wait_gone(rank, supervisor, folder, marks)
     if left:
         return {"gone": False, "did": did, "left": left}
+    supervisor.sweep(folder, marks.get("account", ""))
     supervisor.forget(rank["unit"], folder)
-    swept = sweep_shared_memory(rank["run_dir"], rank["unit"])
-    put_away(rank["run_dir"], rank["unit"], folder)
-    return {"gone": True, "did": did, "swept": swept}
+    put_away(folder)
+    return {"gone": True, "did": did, "shared_memory": shared_memory_of(rank, marks)}
 
 
 def order(rank, supervisor, folder, state):
-    if rank["force"] and supervisor.group(rank["unit"], folder):
+    left_over = state == "exited"  # what outlives its main process is owed no grace
+    if (rank["force"] or left_over) and supervisor.group(rank["unit"], folder):
         supervisor.kill(rank["unit"], folder)
         return "killed"
     if state == "running":
@@ -119,39 +120,26 @@ def remains(rank, supervisor, folder, marks):
     return ""
 
 
-def sweep_shared_memory(run_dir, unit):
-    """Remove what engines leave in /dev/shm: ours, of nobody else's run here, and mapped by no process."""
-    if set(runs_in(run_dir)) - {unit}:
-        return 0
-    mine = [
-        path
-        for pattern in SHARED_MEMORY
-        for path in glob.glob("/dev/shm/" + pattern)
-        if os.lstat(path).st_uid == os.getuid()
-    ]
-    mapped = mapped_files() if mine else set()
-    gone = [path for path in mine if path not in mapped]
-    for path in gone:
-        os.unlink(path)
-    return len(gone)
+def shared_memory_of(rank, marks):
+    """What the engines' account still has in /dev/shm although no run of it is here any more; empty while one is."""
+    if runs_in(rank["run_dir"]) or not marks:
+        return []
+    own = os.geteuid() != 0 and marks["supervisor"] != "systemd"
+    account = os.geteuid() if own else pwd.getpwnam(marks["account"]).pw_uid
+    paths = [path for pattern in SHARED_MEMORY for path in glob.glob("/dev/shm/" + pattern)]
+    return sorted(path for path in paths if owner_of(path) == account)
 
 
-def mapped_files():
-    found = set()
-    for pid in pids():
-        try:
-            with open("/proc/%d/maps" % pid) as file:
-                found.update(line.split(None, 5)[5].strip() for line in file if "/dev/shm/" in line)
-        except OSError:
-            pass
-    return found
+def owner_of(path):
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None
 
 
-def put_away(run_dir, unit, folder):
-    """Remove the run's folder, its secrets with it; its log stays as UNIT.log until the next stop."""
-    log = os.path.join(folder, "log")
-    if os.path.exists(log):
-        os.replace(log, os.path.join(run_dir, unit + ".log"))
+def put_away(folder):
+    """Remove the run's folder, its secrets with it; a log in it stays as FOLDER.log until the next run's."""
+    keep_log(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(folder):
         raise Problem("%s could not be removed" % folder)

@@ -20,6 +20,19 @@ import time
 
 UNIT = re.compile(r"llmgw-[A-Za-z0-9][A-Za-z0-9._:-]*\Z")
 MARKS = ("replica", "rank", "plan", "action", "spec")
+SHARED_MEMORY = ("nccl-*", "psm_*", "torch_*", "vllm_*", "sem.mp-*", "sglang_*")
+# Run by the supervisor, as the engines' account, when nothing of a run is left. A file that any process has mapped or
+# open stays.
+SWEEP = """#!/bin/sh
+cd /dev/shm || exit 0
+for file in %s; do
+    [ -f "$file" ] && [ -O "$file" ] || continue
+    grep -qsF "/dev/shm/$file" /proc/[0-9]*/maps && continue
+    find /proc/[0-9]*/fd -lname "/dev/shm/$file" 2>/dev/null | grep -q . && continue
+    rm -f -- "$file"
+done
+exit 0
+""" % " ".join(SHARED_MEMORY)
 PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "MainPID", "Result", "ExecMainStatus", "Environment")
 
 
@@ -95,6 +108,7 @@ class Systemd(object):
             "--property=LimitNOFILE=1048576",
             "--property=OOMScoreAdjust=500",
             "--property=SyslogIdentifier=" + unit,
+            "--property=ExecStopPost=-" + os.path.join(folder, "sweep"),
         ]
         argv += ["--setenv=LLMGW_%s=%s" % (key.upper(), marks[key]) for key in MARKS]
         argv += ["--", os.path.join(folder, "start")]
@@ -159,6 +173,9 @@ class Systemd(object):
         state, pid, _ = self.state(unit, folder)
         return [] if state == "exited" else [pid or 0]
 
+    def sweep(self, folder, account):
+        """Nothing: the unit itself does it, as ExecStopPost."""
+
     def log(self, unit, folder, lines):
         """The engine's last lines of this start, without those of systemd itself."""
         since = (read_marks(folder) or {}).get("started_at", 0)
@@ -173,18 +190,9 @@ class Process(object):
     """A process in a session of its own, for nodes without systemd: pid file, log file."""
 
     def start(self, unit, folder, marks, account, stop_s):
+        keep_log(folder)
         log = os.path.join(folder, "log")
-        if os.path.exists(log):
-            os.replace(log, log + ".1")
-        argv = [os.path.join(folder, "start")]
-        if os.geteuid() == 0 and account != "root":
-            entry = pwd.getpwnam(account)
-            argv = [
-                where("setpriv"),
-                "--reuid=%d" % entry.pw_uid,
-                "--regid=%d" % entry.pw_gid,
-                "--init-groups",
-            ] + argv
+        argv = as_account(account, [os.path.join(folder, "start")])
         environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         environment.update({"LLMGW_" + key.upper(): str(marks[key]) for key in MARKS})
         environment["LLMGW_UNIT"] = unit
@@ -223,14 +231,24 @@ class Process(object):
                 os.unlink(os.path.join(folder, name))
 
     def group(self, unit, folder):
-        """Every process of the run: of its session, or carrying its unit's name in its environment."""
+        """Every process of the run: of its session, or carrying its marks in its environment."""
         try:
             with open(os.path.join(folder, "pid")) as file:
                 session = json.load(file)["pid"]
         except (OSError, ValueError):
             session = None
-        mark = ("LLMGW_UNIT=" + unit).encode()
-        return [pid for pid in pids() if (session and session_of(pid) == session) or mark in environment_of(pid)]
+        kept = read_marks(folder) or {}
+        words = {"LLMGW_UNIT": unit, "LLMGW_PLAN": kept.get("plan"), "LLMGW_ACTION": kept.get("action")}
+        marks = {("%s=%s" % (name, value)).encode() for name, value in words.items() if value is not None}
+        return [
+            pid for pid in pids() if (session and session_of(pid) == session) or marks <= set(environment_of(pid))
+        ]
+
+    def sweep(self, folder, account):
+        """Give back the shared memory that the run left behind."""
+        program = os.path.join(folder, "sweep")
+        if account and os.path.exists(program):
+            run(as_account(account, [program]), 30)
 
     def log(self, unit, folder, lines):
         try:
@@ -240,6 +258,22 @@ class Process(object):
                 return file.read().decode("utf-8", "replace").splitlines()[-lines:]
         except OSError:
             return []
+
+
+def as_account(account, argv):
+    """The command as the engines' account runs it: by setpriv where this is root, else as it is."""
+    if os.geteuid() != 0 or account == "root":
+        return argv
+    entry = pwd.getpwnam(account)
+    ids = ["--reuid=%d" % entry.pw_uid, "--regid=%d" % entry.pw_gid, "--init-groups"]
+    return [where("setpriv")] + ids + argv
+
+
+def keep_log(folder):
+    """Put a run's log where it stays when the folder goes, or a new start writes its own: FOLDER.log."""
+    log = os.path.join(folder, "log")
+    if os.path.exists(log):
+        os.replace(log, folder + ".log")
 
 
 def _detached(argv, environment, log, pid_file):
@@ -300,6 +334,18 @@ def environment_of(pid):
             return file.read().split(b"\0")
     except OSError:
         return []
+
+
+def marked_processes():
+    """The marks of every process that carries some in its environment and may be looked at, by pid."""
+    found = {}
+    for pid in pids():
+        words = dict(
+            word[6:].split(b"=", 1) for word in environment_of(pid) if word[:6] == b"LLMGW_" and b"=" in word
+        )
+        if b"UNIT" in words:
+            found[pid] = {key.decode().lower(): value.decode("utf-8", "replace") for key, value in words.items()}
+    return found
 
 
 def _signal(pid, number):
