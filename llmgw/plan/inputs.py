@@ -10,7 +10,8 @@ from llmgw.plan.document import FabricInput, Inputs, StateInput
 from llmgw.plan.standing import Standing
 from llmgw.site import Site
 
-_NAMED = 3000
+MOST_NAMED = 3000
+"""Nodes up to which a plan keeps a digest of each that it touches, so that a refusal can name what changed."""
 _SHORT = len("sha256:") + 12
 
 
@@ -73,10 +74,10 @@ def observed_digest(facts: Facts) -> str:
 def parts_of(site: Site, places: Mapping[str, Mapping[str, Any]], nodes: Iterable[str]) -> dict[str, str]:
     """Short digests by part: the settings, each model, each touched host, each touched node on each map.
 
-    Of more than a few thousand nodes none is named: what a refusal says then is long enough.
+    Of more than MOST_NAMED nodes none is named: a refusal then says only which file or map it was.
     """
     touched = set(nodes)
-    if len(touched) > _NAMED:
+    if len(touched) > MOST_NAMED:
         touched, places = set(), {}
     parts = {"llmgw.yml": _short(site.settings.model_dump(mode="json"))}
     for name, model in site.catalogue.models.items():
