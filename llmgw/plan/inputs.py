@@ -36,16 +36,21 @@ def inputs_of(
 
 def places_of(paths: Paths, nodes: Iterable[str]) -> dict[str, Any]:
     """What a map says of these nodes: leaves, rails, short cables. Not the adapters' GUIDs, nor when it was made."""
-    return {name: _place(paths, name) for name in nodes if name in paths.nodes}
+    rails: dict[int, str] = {}  # by the identity of what nodes under the same leaves share
+    return {name: _place(paths, name, rails) for name in nodes if name in paths.nodes}
 
 
-def _place(paths: Paths, name: str) -> Any:
+def _place(paths: Paths, name: str, rails: dict[int, str]) -> Any:
     path = paths.nodes[name]
+    if id(path.rails) not in rails:
+        rails[id(path.rails)] = digest(
+            [[r.device, r.port, r.leaf, r.rail, r.off_rail, r.rate, r.expected] for r in path.rails]
+        )
     domain = paths.domains.get(path.domain)
     return [
         list(domain.leaves) if domain else path.domain,
         path.pod,
-        [[r.device, r.port, r.leaf, r.rail, r.off_rail, r.rate, r.expected] for r in path.rails],
+        rails[id(path.rails)],
         [[short.node_end, short.switch_end, short.rate, short.expected] for short in path.short],
     ]
 
