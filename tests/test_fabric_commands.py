@@ -277,6 +277,15 @@ def test_a_map_is_drawn_with_every_option(scan: LLMGW, llmgw: LLMGW, options: tu
     assert words in out
 
 
+def test_a_part_is_drawn_with_its_own_faults_and_changes_alone(scan: LLMGW, llmgw: LLMGW) -> None:
+    scan(small())
+    scan(faulty())
+    for limit, told in (("node=gpu0006", True), ("leaf=leaf-1-3", True), ("leaf=leaf-1-1", False)):
+        assert ("short cable: gpu0006" in llmgw("draw", "-o", "dot", "--limit", limit)[1]) is told
+        assert ("newly short" in llmgw("draw", "-o", "dot", "--limit", limit, "--diff", 1)[1]) is told
+    assert "adapter gone: gpu0003" in llmgw("draw", "-o", "dot", "--limit", "node=gpu0003", "--diff", 1)[1]
+
+
 def test_a_plans_replicas_are_marked_on_the_map(scan: LLMGW, llmgw: LLMGW, tmp_path: Path) -> None:
     scan(small())
     world = World.read(
