@@ -1,6 +1,7 @@
 """A site whose nodes outlive the process that applies to them, and that process killed at a moment of choice."""
 
 import os
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ class DurableSite:
 
     folder: Path
     world: World
+
+    def copied(self, folder: Path) -> "DurableSite":
+        """The same site once more, with a store and nodes of its own."""
+        shutil.copytree(self.folder, folder)
+        return DurableSite(folder, self.world)
 
     @property
     def runs(self) -> Path:

@@ -234,12 +234,12 @@ def test_a6_the_site_of_the_next_tests_has_every_kind_of_action(tmp_path: Path) 
 def test_a6_an_apply_killed_at_any_moment_leaves_a_plan_of_what_is_undone_and_starts_nothing_twice(
     tmp_path: Path, how: str
 ) -> None:
-    moments = Moments()
-    changed_site(tmp_path / "whole").apply(moments)
+    moments, first = Moments(), changed_site(tmp_path / "first")
+    before, body = len(first.starts()), first.next_plan()
+    first.copied(tmp_path / "whole").apply(moments)
     assert len(moments.seen) > 60
     for number, moment in enumerate(moments.seen):
-        site = changed_site(tmp_path / str(number))
-        before, body = len(site.starts()), site.next_plan()
+        site = first.copied(tmp_path / str(number))
         assert site.killed_at(number)
         assert site.is_intact()
         assert {action.replica for action in site.next_plan().actions} == site.undone(body), moment

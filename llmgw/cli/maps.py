@@ -1,6 +1,6 @@
 """Maps between the store and the pure package: what a scan's text means, by what the inventory and nodes say now."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llmgw.base import UsageError, near
@@ -131,8 +131,10 @@ def earlier_domains(state: State, name: str) -> dict[str, Domain]:
     return dict(known.domains) if known else {}
 
 
-def placing_paths(state: State, settings: SiteSettings) -> dict[str, Paths]:
-    """What placement needs of every fabric that has a map, each with its part."""
-    found = current_paths(state)
+def placing_paths(
+    state: State, settings: SiteSettings, *, read: Callable[[str | bytes, str], Paths] | None = None
+) -> dict[str, Paths]:
+    """What placement needs of every fabric that has a map, each with its part; `read` makes them of documents."""
+    found = current_paths(state, read=read)
     of = Ground(settings=settings).parts(found)
     return {name: way.model_copy(update={"role": of[name].role}) for name, way in found.items()}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmgw.fabric.bulk import collector_at_rest
+from llmgw.base.bulk import collector_at_rest
 from llmgw.fabric.pairs import OneSided, Pair, contradictions, join
 from llmgw.fabric.parse import parse
 from llmgw.fabric.scan import LIMIT_PROBLEMS, Kind, Problem, Scan, Trouble, Weight
