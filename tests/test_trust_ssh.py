@@ -178,7 +178,7 @@ def test_b8_an_ssh_cut_right_after_a_start_starts_nothing_twice(site: LabSite) -
         going.communicate()
     pids = node.processes("vllm serve")
     held = site.llmgw("apply", "--yes", code=None)
-    assert "Nothing to do" in held.stdout, held.stdout
+    assert "Nothing to change" in held.stdout, held.stdout
     assert [one["state"] for one in site.json("replicas", "list")["replicas"]] == ["unknown"]
     assert set(site.units()) == {node.name}
     node.heal()
