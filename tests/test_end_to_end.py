@@ -126,7 +126,7 @@ def test_a_node_that_freezes_during_an_apply_is_named_and_the_next_apply_finishe
     try:
         out, err = going.communicate(timeout=240)
         assert going.returncode == 5, out + err
-        named = [line.split() for line in out.splitlines() if "unreachable" in line]
+        named = [line.split() for line in out.splitlines() if "UNREACHABLE" in line]
         assert any(frozen.name in words and placed[0]["replica"] in words for words in named), out
         assert sorted(site.endpoints().values()) == ["ready", "ready"]
     finally:
