@@ -170,3 +170,13 @@ def test_a_fabric_that_was_asked_for_and_gave_no_map_is_unseen(rounds: Rounds) -
     done = rounds.begin(ports_of(compute()), only=["compute", "nope"])
     done.settle(text("gpu0001", "mlx5_0", compute()))
     assert done.unseen == ["nope"]
+
+
+def test_a_fabric_that_nobody_knows_is_refused_before_any_node_is_asked(
+    rounds: Rounds, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = rounds.workspace.site_folder
+    assert run(["--site", str(folder), "--state", str(folder / "state.db"), "fabric", "scan", "computee"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no fabric computee" in said
+    assert "did you mean compute?" in said

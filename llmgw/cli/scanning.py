@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from llmgw.base import LlmgwError, count, visible
+from llmgw.base import LlmgwError, UsageError, count, near, visible
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.keeping import Brought, Kept, keep
 from llmgw.cli.maps import Ground, earlier_domains, ground, inventory_ports, mapped
@@ -43,6 +43,7 @@ class Round:
     only: frozenset[str]
     until: float
     tell: Callable[[str], None] = say
+    answered: int = 0
     kept: list[Kept] = field(default_factory=list)
     tried: set[ScanSource] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
@@ -142,6 +143,7 @@ def scan_all(
     The nodes are asked for their adapters first, so that every port has its owner and its state. No scan is begun
     after `limit_s` seconds.
     """
+    _check_known(workspace, only)
     site, until = workspace.site, time.monotonic() + limit_s
     for line in unknown_scanners(site):
         tell(line)
@@ -151,13 +153,24 @@ def scan_all(
     ports = tuple(port for port in inventory_ports(facts) if port.node in answering)
     under = Ground(tuple(node.name for node in site.nodes), inventory_ports(facts), site.settings)
     with workspace.session() as session:
-        round_ = Round(workspace, session, under, frozenset(only), until, tell)
+        round_ = Round(workspace, session, under, frozenset(only), until, tell, len(answering))
         _known_fabrics(round_, ports)
         if not only:
             _unseen_ports(round_, ports)
     settings = workspace.settings.scan
     drop_old_scans(workspace.store, keep=settings.keep, keep_days=settings.keep_days, now=datetime.now(UTC))
     return round_
+
+
+def _check_known(workspace: Workspace, only: Collection[str]) -> None:
+    """UsageError, with near names, for a fabric that is neither configured nor remembered."""
+    known = {*workspace.settings.fabrics, *(one.name for one in fabrics(workspace.store))}
+    for name in only:
+        if name not in known:
+            close = near(name, sorted(known))
+            raise UsageError(
+                f"there is no fabric {name}", hint=f"did you mean {' or '.join(close)}?" if close else ""
+            )
 
 
 def _known_fabrics(round_: Round, ports: Sequence[InventoryPort]) -> None:
