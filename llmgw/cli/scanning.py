@@ -24,7 +24,7 @@ from llmgw.fabric import (
 )
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
-from llmgw.site import unknown_scanners
+from llmgw.site import ScanSettings, unknown_scanners
 from llmgw.store.maps import devices, drop_old_scans, fabrics, rename_fabric, scans
 from llmgw.store.nodes import load_facts
 
@@ -157,9 +157,14 @@ def scan_all(
         _known_fabrics(round_, ports)
         if not only:
             _unseen_ports(round_, ports)
-    settings = workspace.settings.scan
-    drop_old_scans(workspace.store, keep=settings.keep, keep_days=settings.keep_days, now=datetime.now(UTC))
+    _drop_old(workspace)
     return round_
+
+
+def _drop_old(workspace: Workspace) -> None:
+    """Forget what the settings do not want kept; their defaults where no site is named."""
+    scan = workspace.settings.scan if workspace.folder else ScanSettings()
+    drop_old_scans(workspace.store, keep=scan.keep, keep_days=scan.keep_days, now=datetime.now(UTC))
 
 
 def _check_known(workspace: Workspace, only: Collection[str]) -> None:
@@ -260,7 +265,9 @@ def scan_text(workspace: Workspace, name: str, raw: str, *, source: str) -> Kept
         if known:
             keep(state, name, fabric, under, Brought(source, raw))
         raise LlmgwError(f"{where}: rejected: {fabric.verdict.reason}", hint="the map stays as it was" * known)
-    return keep(state, name, fabric, under, Brought(source, raw))
+    kept = keep(state, name, fabric, under, Brought(source, raw))
+    _drop_old(workspace)
+    return kept
 
 
 def spoken(kept: Kept) -> list[str]:
