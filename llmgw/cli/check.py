@@ -67,7 +67,7 @@ def check(workspace: Workspace, nodes: bool, sudoers: str | None, limit: str | N
 
 
 def _check_nodes(workspace: Workspace, limit: str | None, output: Output) -> int:
-    from llmgw.cli.asking import ask_nodes, chosen
+    from llmgw.cli.asking import ask_nodes, chosen, enrolling
     from llmgw.remote.findings import node_findings, unreachable_finding
     from llmgw.remote.sudoers import privileged_commands
 
@@ -80,9 +80,8 @@ def _check_nodes(workspace: Workspace, limit: str | None, output: Output) -> int
         if node.name in seen.answered:
             findings += node_findings(site, node, seen.answered[node.name], privileged=privileged)
         else:
-            findings.append(
-                unreachable_finding(node.name, seen.unreachable.get(node.name) or seen.failed[node.name])
-            )
+            why = seen.unreachable.get(node.name) or seen.failed[node.name]
+            findings.append(unreachable_finding(node.name, why, enrol=enrolling(node, why)))
     _show(findings, output, len(seen.answered), len(picked))
     if any(finding.severity == "error" and finding.host in seen.answered for finding in findings) or seen.failed:
         return ExitCode.ERROR

@@ -40,6 +40,8 @@ def _host(name: str) -> str:
 
 def _place(place: dict[str, Any], known: dict[bytes, tuple[Rail, ...]]) -> NodePath:
     rails = place["rails"]
+    if not isinstance(rails, list):
+        raise TypeError("rails should be a list")
     for rail in rails:
         rail["guid"], rail["pci"] = _NO_GUID, ""
     written = json.encode(rails)

@@ -43,13 +43,13 @@ class _Reader:
             values = json.decode(text)
             for key in _LEFT_OUT:
                 values.pop(key, None)
-            gpus = values.get("gpus", ())
+            gpus = _rows(values, "gpus")
             for gpu in gpus:
                 gpu["uuid"] = gpu["pci"] = ""
             parts = {
                 "gpus": self._shared(Gpu, gpus),
-                "engines": self._shared(InstalledEngine, values.get("engines", ())),
-                "weights": self._shared(Weights, values.get("weights", ())),
+                "engines": self._shared(InstalledEngine, _rows(values, "engines")),
+                "weights": self._shared(Weights, _rows(values, "weights")),
             }
             found = NodeFacts.model_validate({key: value for key, value in values.items() if key not in parts})
             return found.model_copy(update=parts)  # validation would make tuples of its own
@@ -70,3 +70,11 @@ class _Reader:
         if key not in self._parts:
             self._parts[key] = (kind.model_validate(part),)
         return self._parts[key][0]
+
+
+def _rows(values: dict[str, Any], key: str) -> list[Any]:
+    """The list of that name; TypeError where it is none."""
+    found = values.get(key, [])
+    if not isinstance(found, list):
+        raise TypeError(f"{key} should be a list")
+    return found
