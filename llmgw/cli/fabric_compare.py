@@ -216,7 +216,8 @@ def forget(workspace: Workspace, name: str, missed: bool, yes: bool) -> None:
     from llmgw.cli.confirm import confirm
     from llmgw.cli.keeping import missed_in
     from llmgw.cli.maps import stored
-    from llmgw.store.maps import forget_fabric, forget_missed
+    from llmgw.store.known import forget_missed
+    from llmgw.store.maps import forget_fabric
 
     fabric = stored(workspace.store, name)
     if missed:

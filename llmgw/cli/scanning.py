@@ -25,7 +25,8 @@ from llmgw.fabric import (
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
 from llmgw.site import ScanSettings, unknown_scanners
-from llmgw.store.maps import devices, drop_old_scans, fabrics, rename_fabric, scans
+from llmgw.store.known import devices
+from llmgw.store.maps import drop_old_scans, fabrics, rename_fabric, scans
 from llmgw.store.nodes import load_facts
 
 FAILURES = 8
