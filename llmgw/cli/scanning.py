@@ -275,9 +275,10 @@ def spoken(kept: Kept) -> list[str]:
     """What a scan found: one line of figures, and one for each change since the last map, the first forty of them."""
     assert kept.topology is not None
     figures = kept.topology.summary
+    by_tier = ((figures.leaves, "leaf", "leaves"), (figures.spines, "spine", ""), (figures.cores, "core", ""))
+    tiers = ", ".join(count(number, one, many) for number, one, many in by_tier)
     parts = [
-        count(figures.switches, "switch", "switches")
-        + f" ({figures.leaves} leaves, {figures.spines} spines, {figures.cores} cores)",
+        f"{count(figures.switches, 'switch', 'switches')} ({tiers})",
         count(figures.adapters, "adapter"),
         count(figures.nodes, "node"),
         count(figures.links, "cable"),
