@@ -13,8 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from llmgw.base import LockedError
 from llmgw.cli.main import run
+from llmgw.plan import Plan
 from llmgw.store.scan_lock import scanning
 from tests.fakes.fabrics import Cluster, fat_tree
+from tests.fakes.worlds import NOW, World
 
 ROOT = Path(__file__).resolve().parent.parent
 LOST = "query_smp.c:186; umad (DR path slid 0; dlid 0; 0,1,9 Attr 0x11:0) bad status 110; Connection timed out\n"
@@ -273,6 +275,32 @@ def test_a_map_is_drawn_with_every_option(scan: LLMGW, llmgw: LLMGW, options: tu
     code, out, _ = llmgw("draw", "-o", "dot", *options)
     assert code == 0
     assert words in out
+
+
+def test_a_part_is_drawn_with_its_own_faults_and_changes_alone(scan: LLMGW, llmgw: LLMGW) -> None:
+    scan(small())
+    scan(faulty())
+    for limit, told in (("node=gpu0006", True), ("leaf=leaf-1-3", True), ("leaf=leaf-1-1", False)):
+        assert ("short cable: gpu0006" in llmgw("draw", "-o", "dot", "--limit", limit)[1]) is told
+        assert ("newly short" in llmgw("draw", "-o", "dot", "--limit", limit, "--diff", 1)[1]) is told
+    assert "adapter gone: gpu0003" in llmgw("draw", "-o", "dot", "--limit", "node=gpu0003", "--diff", 1)[1]
+
+
+def test_a_plans_replicas_are_marked_on_the_map(scan: LLMGW, llmgw: LLMGW, tmp_path: Path) -> None:
+    scan(small())
+    world = World.read(
+        {
+            "leaves": {"leaf-1-1": ["gpu0001", "gpu0002", "gpu0003", "gpu0004"]},
+            "models": {"chat": {"shapes": ["2x8"], "replicas": 2}},
+        }
+    )
+    plan = tmp_path / "plan.json"
+    plan.write_text(Plan.of(world.plan(), created=NOW, by="test").text())
+    code, out, _ = llmgw("draw", "--plan", plan, "-o", "dot")
+    assert code == 0
+    assert "chat/0" in out
+    assert "chat/1" in out
+    assert llmgw("draw", "--plan", tmp_path / "nope", "-o", "dot")[0] == 1
 
 
 def test_a_picture_goes_to_a_file_of_the_kind_that_its_name_says(

@@ -1,7 +1,9 @@
 """What goes to other machines, without any: steps, routes, sudoers lines, findings."""
 
+import os
 import re
 import shlex
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from llmgw.base import visible
 from llmgw.cli.logs import MASK, masker
 from llmgw.remote.findings import unreachable_finding
 from llmgw.remote.playbook import PLAYBOOKS, literal, ssh_arguments
+from llmgw.remote.scratch import run_folder
 from llmgw.remote.ssh import route
 from llmgw.remote.steps import (
     FabricScanPort,
@@ -182,3 +185,22 @@ def test_an_unreachable_host_comes_with_what_to_try(why: str, next_: str) -> Non
 @given(st.from_regex(r"[A-Za-z0-9_-]{20,40}", fullmatch=True), st.text(), st.text())
 def test_b11_known_keys_are_masked_in_logs(key: str, before: str, after: str) -> None:
     assert masker([key])(f"{before}{key}{after}") == f"{visible(before)}{MASK}{visible(after)}"
+
+
+def test_b11_a_run_folder_that_a_killed_process_left_is_removed_and_a_live_one_is_not(
+    tmp_path: Path,
+) -> None:
+    abandoned, fresh, others = (tmp_path / f"llmgw-run-{name}" for name in ("abandoned", "fresh", "others"))
+    for folder in (abandoned, fresh, others):
+        folder.mkdir()
+        (folder / "variables.json").write_text("secret")
+    with run_folder(tmp_path) as live:
+        assert stat.S_IMODE(live.stat().st_mode) == 0o700
+        for folder in (abandoned, live, others):
+            os.utime(folder, (0, 0))
+        others.rename(tmp_path / "llmgw-other")
+        with run_folder(tmp_path) as second:
+            assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+                [live.name, second.name, "llmgw-other", "llmgw-run-fresh"]
+            )
+    assert not live.exists()

@@ -88,7 +88,18 @@ def ask_nodes(
     with workspace.session() as session:
         seen = observe(session, workspace.site, asked, privileged=privileged, tell=counter.answer)
     counter.end()
+    for node in asked:
+        if command := enrolling(node, seen.unreachable.get(node.name, "")):
+            say(f"    next, for {node.name}: {command}")
     save_facts(workspace.store, seen.answered, (*seen.unreachable, *seen.failed), now=datetime.now(UTC))
     spent = duration(time.monotonic() - counter.began)
     tell(f"{len(seen.answered)} of {len(asked)} nodes answered ({spent})")
     return seen
+
+
+def enrolling(node: InventoryHost, why: str) -> str:
+    """The command that fetches a node's host key, where `why` it did not answer is that the key is not known."""
+    from llmgw.remote.findings import is_about_host_key
+    from llmgw.remote.ssh import enrol_command, route_of
+
+    return enrol_command(route_of(node)) if is_about_host_key(why) else ""

@@ -8,7 +8,7 @@ import click
 
 from llmgw.base import ExitCode, count
 from llmgw.cli.output import Column, Output, output_options
-from llmgw.cli.workspace import HOSTS, Workspace, pass_workspace, say
+from llmgw.cli.workspace import HOSTS, SETTINGS, Workspace, pass_workspace, say
 
 if TYPE_CHECKING:
     from llmgw.remote.findings import Finding
@@ -54,14 +54,20 @@ def check(workspace: Workspace, nodes: bool, sudoers: str | None, limit: str | N
         f"{workspace.path(HOSTS)}: {count(len(site.nodes), 'node')}, {count(len(site.routers), 'router host')}; "
         f"{count(len(site.catalogue.models), 'model')}, {count(wanted, 'replica')} wanted"
     )
+    from llmgw.site import unknown_scanners
+
+    for line in unknown_scanners(site):
+        say(f"{workspace.path(SETTINGS)}: {line}")
     if not nodes:
+        if unknown_scanners(site):
+            return ExitCode.ERROR
         say("The files are right. Next: llmgw check --nodes")
         return ExitCode.DONE
     return _check_nodes(workspace, limit, output)
 
 
 def _check_nodes(workspace: Workspace, limit: str | None, output: Output) -> int:
-    from llmgw.cli.asking import ask_nodes, chosen
+    from llmgw.cli.asking import ask_nodes, chosen, enrolling
     from llmgw.remote.findings import node_findings, unreachable_finding
     from llmgw.remote.sudoers import privileged_commands
 
@@ -74,9 +80,8 @@ def _check_nodes(workspace: Workspace, limit: str | None, output: Output) -> int
         if node.name in seen.answered:
             findings += node_findings(site, node, seen.answered[node.name], privileged=privileged)
         else:
-            findings.append(
-                unreachable_finding(node.name, seen.unreachable.get(node.name) or seen.failed[node.name])
-            )
+            why = seen.unreachable.get(node.name) or seen.failed[node.name]
+            findings.append(unreachable_finding(node.name, why, enrol=enrolling(node, why)))
     _show(findings, output, len(seen.answered), len(picked))
     if any(finding.severity == "error" and finding.host in seen.answered for finding in findings) or seen.failed:
         return ExitCode.ERROR

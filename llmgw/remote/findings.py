@@ -116,15 +116,22 @@ def _machine(site: Site, node: InventoryHost, facts: NodeFacts) -> _Said:
         )
 
 
-def unreachable_finding(host: str, why: str, *, known_hosts: str = "") -> Finding:
-    """A host that did not answer, and what to try, by what ssh said."""
+def unreachable_finding(host: str, why: str, *, enrol: str = "") -> Finding:
+    """A host that did not answer, and what to try, by what ssh said. `enrol`: the command that gets its host key."""
     lower = why.lower()
-    if "host key verification failed" in lower or "host key" in lower:
-        next_ = f"ssh-keyscan -H {host} >> ~/.ssh/known_hosts, after comparing the key with the node's own"
+    if is_about_host_key(why):
+        changed = "it changed: find out why. Then  ssh-keygen -R …  and  " if "has changed" in lower else ""
+        keyscan = enrol or f"ssh-keyscan -H {host} >> ~/.ssh/known_hosts"
+        next_ = f"{changed}{keyscan}  after comparing the key with the node's own"
     elif "permission denied" in lower:
         next_ = f"ssh -v {host}  shows which keys are offered"
     elif "interpreter" in lower or "python" in lower:
         next_ = "install Python 3.8 or later, or name it in ansible_python_interpreter"
     else:
         next_ = f"ssh {host} true"
-    return Finding(host, "error", why.splitlines()[-1][:300] if why else "did not answer", known_hosts or next_)
+    return Finding(host, "error", why.splitlines()[-1][:300] if why else "did not answer", next_)
+
+
+def is_about_host_key(why: str) -> bool:
+    """Whether ssh refused a host because of its key: unknown, or not the known one."""
+    return "host key" in why.lower() or "host identification" in why.lower()

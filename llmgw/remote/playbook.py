@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmgw.base import LlmgwError, natural, visible
+from llmgw.remote.scratch import run_folder
 
 PLAYBOOKS = Path(__file__).resolve().parent.parent / "playbooks"
 GRACE_S = 10.0
@@ -120,14 +121,12 @@ def _work(
     answers: "queue.SimpleQueue[HostAnswer | BaseException | None]",
     stopped: Callable[[], bool],
 ) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="llmgw-run-"))
     try:
-        _run(session, play, folder, answers, stopped)
+        with run_folder() as folder:
+            _run(session, play, folder, answers, stopped)
         answers.put(None)
     except BaseException as error:
         answers.put(error)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(

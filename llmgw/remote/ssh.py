@@ -80,6 +80,12 @@ def route_of(host: InventoryHost) -> Route:
     return route(host, config.lookup(str(host.connection.get("ansible_host", host.name))), home=home)
 
 
+def enrol_command(way: Route) -> str:
+    """What fetches a host's key into the file where it is looked for."""
+    port = ["-p", str(way.port)] if way.port != 22 else []
+    return f"{shlex.join(['ssh-keyscan', *port, '-H', way.host])} >> {shlex.quote(way.known_hosts[0])}"
+
+
 @contextlib.contextmanager
 def connected(way: Route, *, timeout_s: float) -> Iterator[paramiko.SSHClient]:
     """A connection. LlmgwError, with what to do, where the host does not answer or its key is not known."""
