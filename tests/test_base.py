@@ -1,6 +1,8 @@
 """The words that all packages use."""
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from llmgw.base import (
     MEANING,
     ExitCode,
     UsageError,
+    Value,
     canonical,
+    canonical_of,
     duration,
     hosts_of,
     is_host_name,
@@ -80,6 +84,44 @@ def test_canonical_bytes_do_not_depend_on_the_order_of_keys_and_refuse_floats() 
     )
     with pytest.raises(TypeError):
         canonical({"a": [{"b": 1.0}]})
+
+
+class Leaf(Value):
+    text: str
+    more: dict[str, Any] = {}
+
+
+class Tree(Value):
+    name: str
+    leaves: tuple[Leaf, ...] = ()
+    numbers: tuple[int, ...] = ()
+    at: datetime | None = None
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+LEAVES = st.builds(Leaf, text=st.text(), more=st.dictionaries(st.text(), PLAIN, max_size=4))
+TREES = st.builds(
+    Tree,
+    name=st.text(),
+    leaves=st.lists(LEAVES, max_size=4).map(tuple),
+    numbers=st.lists(st.integers(0, 9)).map(tuple),
+    at=st.none() | st.datetimes(timezones=st.just(UTC)),
+)
+
+
+@given(TREES)
+def test_the_canonical_bytes_of_a_model_are_those_of_its_values(tree: Tree) -> None:
+    assert canonical_of(tree) == canonical(tree.model_dump(mode="json"))
+
+
+def test_the_canonical_bytes_of_a_model_refuse_floats_too() -> None:
+    for tree in (Tree(name="t", leaves=(Leaf(text="", more={"x": 1.5}),)), Leaf(text="", more={"x": [2.0]})):
+        with pytest.raises(TypeError, match="float"):
+            canonical_of(tree)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from llmgw.base import LockedError
 from llmgw.cli.main import run
+from llmgw.plan import Plan
 from llmgw.store.scan_lock import scanning
 from tests.fakes.fabrics import Cluster, fat_tree
+from tests.fakes.worlds import NOW, World
 
 ROOT = Path(__file__).resolve().parent.parent
 LOST = "query_smp.c:186; umad (DR path slid 0; dlid 0; 0,1,9 Attr 0x11:0) bad status 110; Connection timed out\n"
@@ -236,6 +239,23 @@ def test_a_fabric_can_be_forgotten(scan: LLMGW, llmgw: LLMGW) -> None:
     assert llmgw("list")[2] == "No fabric was ever scanned. Next: llmgw fabric scan\n"
 
 
+def test_where_the_cables_of_a_node_or_a_switch_go(scan: LLMGW, llmgw: LLMGW) -> None:
+    made = faulty()
+    made.swap("gpu0001 mlx5_0", "gpu0001 mlx5_1")
+    scan(made)
+    assert llmgw("show", "--of", "gpu0006", "--no-headers")[1].splitlines() == [
+        "gpu0006 mlx5_0/1  leaf-1-3 port 2  1xHDR  1  short: its kind runs at 4xHDR",
+        "gpu0006 mlx5_1/1  leaf-1-4 port 2  4xHDR  2  -",
+    ]
+    rows = json.loads(llmgw("show", "--of", "leaf-1-1", "-o", "json")[1])["cables"]
+    assert [one["to"] for one in rows][:3] == ["gpu0001 mlx5_1/1", "gpu0002 mlx5_0/1", "gpu0003 mlx5_0/1"]
+    assert [one["note"] for one in rows][:2] == ["off its rail", ""]
+    by_guid = llmgw("show", "--of", f"0x{int(made.named('leaf-1-1'), 16):x}", "-o", "json")[1]
+    assert json.loads(by_guid)["cables"] == rows
+    code, _, err = llmgw("show", "--of", "gpu006")
+    assert (code, "did you mean gpu0006" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -255,6 +275,32 @@ def test_a_map_is_drawn_with_every_option(scan: LLMGW, llmgw: LLMGW, options: tu
     code, out, _ = llmgw("draw", "-o", "dot", *options)
     assert code == 0
     assert words in out
+
+
+def test_a_part_is_drawn_with_its_own_faults_and_changes_alone(scan: LLMGW, llmgw: LLMGW) -> None:
+    scan(small())
+    scan(faulty())
+    for limit, told in (("node=gpu0006", True), ("leaf=leaf-1-3", True), ("leaf=leaf-1-1", False)):
+        assert ("short cable: gpu0006" in llmgw("draw", "-o", "dot", "--limit", limit)[1]) is told
+        assert ("newly short" in llmgw("draw", "-o", "dot", "--limit", limit, "--diff", 1)[1]) is told
+    assert "adapter gone: gpu0003" in llmgw("draw", "-o", "dot", "--limit", "node=gpu0003", "--diff", 1)[1]
+
+
+def test_a_plans_replicas_are_marked_on_the_map(scan: LLMGW, llmgw: LLMGW, tmp_path: Path) -> None:
+    scan(small())
+    world = World.read(
+        {
+            "leaves": {"leaf-1-1": ["gpu0001", "gpu0002", "gpu0003", "gpu0004"]},
+            "models": {"chat": {"shapes": ["2x8"], "replicas": 2}},
+        }
+    )
+    plan = tmp_path / "plan.json"
+    plan.write_text(Plan.of(world.plan(), created=NOW, by="test").text())
+    code, out, _ = llmgw("draw", "--plan", plan, "-o", "dot")
+    assert code == 0
+    assert "chat/0" in out
+    assert "chat/1" in out
+    assert llmgw("draw", "--plan", tmp_path / "nope", "-o", "dot")[0] == 1
 
 
 def test_a_picture_goes_to_a_file_of_the_kind_that_its_name_says(
@@ -302,3 +348,29 @@ def test_a_scan_that_finds_another_under_way_says_so_or_leaves_it_to_it(
         assert (code, out) == (4, "")
         assert err == f"llmgw: another scan is under way: process {os.getpid()}\n"
     assert len(json.loads(llmgw("history", "-o", "json")[1])["scans"]) == 1
+
+
+def test_a_crontab_line_and_systemd_units_have_the_sites_own_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "a site 100%"
+    assert run(["init", str(site)]) == 0
+    capsys.readouterr()
+    begin = ["--site", str(site), "fabric", "schedule"]
+    assert run([*begin, "crontab", "--every", "10"]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("*/10 * * * * ")
+    assert f"--site '{str(site).replace('%', chr(92) + '%')}' fabric scan --cron --jitter 60\n" in line
+    units = tmp_path / "units"
+    units.mkdir()
+    assert (
+        run([*begin, "systemd", "-O", str(units), "--user", "root", "--textfile", str(tmp_path / "x.prom")]) == 0
+    )
+    service = (units / "llmgw-fabric-scan.service").read_text()
+    assert f'--site "{str(site).replace("%", "%%")}" fabric scan --cron --textfile' in service
+    assert "OnCalendar=*:0/5\nRandomizedDelaySec=60\n" in (units / "llmgw-fabric-scan.timer").read_text()
+    assert run([*begin, "crontab", "--every", "7"]) == 2
+    if shutil.which("systemd-analyze"):
+        files = [str(file) for file in sorted(units.iterdir())]
+        done = subprocess.run(["systemd-analyze", "verify", *files], capture_output=True, text=True, check=False)
+        assert [line for line in done.stderr.splitlines() if "llmgw" in line] == []

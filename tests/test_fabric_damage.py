@@ -92,7 +92,7 @@ def test_a_line_that_stands_twice_leaves_the_map_as_it_was_or_incomplete(place: 
     assert_not_taken_for_whole(SMALL, "\n".join([*lines[: place + 1], *lines[place:]]))
 
 
-def test_every_cut_is_found() -> None:
+def test_c10_every_cut_is_found() -> None:
     whole = SMALL.rstrip("\n")
     for length in range(len(whole)):
         assert read(whole[:length]).verdict.state != "complete", f"cut after {length} of {len(whole)} characters"
@@ -110,7 +110,7 @@ def test_any_lines_in_any_order_can_be_read_and_analysed(lines: list[str]) -> No
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_can_be_read(data: bytes) -> None:
+def test_c10_any_bytes_can_be_read(data: bytes) -> None:
     read(SMALL + data.decode("utf-8", "surrogateescape") + SMALL)
 
 
@@ -169,7 +169,7 @@ def test_two_scans_in_one_text_are_no_scan() -> None:
     assert verdict.reason.startswith(str(Trouble.TWO_SCANS))
 
 
-def test_a_device_that_is_listed_twice_is_no_scan() -> None:
+def test_c10_a_device_that_is_listed_twice_is_no_scan() -> None:
     head, parts = blocks(SMALL)
     assert read("\n\n".join([head, *parts, parts[2]]) + "\n").verdict.state == "rejected"
 
@@ -181,7 +181,7 @@ class Huge(str):
         return 1 << 30
 
 
-def test_a_gigabyte_is_refused_before_it_is_read() -> None:
+def test_c10_a_gigabyte_is_refused_before_it_is_read() -> None:
     verdict = judge(parse(Huge("x"))).verdict
     assert verdict.state == "rejected"
     assert f"larger than {LIMIT_BYTES >> 20} MiB" in verdict.reason

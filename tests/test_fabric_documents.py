@@ -238,7 +238,7 @@ def test_several_fabrics_are_one_text_with_each_family_once() -> None:
     assert healthy == {"a": 0.0, "b": 1.0}
 
 
-def test_hostile_names_stay_inside_their_label() -> None:
+def test_c9_hostile_names_stay_inside_their_label() -> None:
     name = 'x"} 1\nevil{a="' + "y" * 200
     made = fat_tree(nodes=4, rails=1, nodes_per_leaf=4, spines=1)
     made.devices[made.named("leaf-1-1")].name = name.replace("\n", "\u202e\\")

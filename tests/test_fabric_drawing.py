@@ -229,7 +229,7 @@ def assert_harmless(svg: ET.Element) -> None:
 
 @needs_graphviz
 @pytest.mark.parametrize("name", HOSTILE)
-def test_graphviz_shows_any_text_as_it_is(name: str) -> None:
+def test_c4_c5_graphviz_shows_any_text_as_it_is(name: str) -> None:
     svg = svg_of(f"graph g {{ a [label={quoted(name)}, tooltip={hint(name)}]; b; }}", Engine("dot"))
     assert_harmless(svg)
     texts = ["".join(element.itertext()) for element in svg.iter() if element.tag.endswith("}text")]
@@ -240,7 +240,7 @@ def test_graphviz_shows_any_text_as_it_is(name: str) -> None:
 
 @needs_graphviz
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "\n" not in name])
-def test_hostile_names_of_switches_and_adapters_are_drawn_as_text_and_change_nothing_else(name: str) -> None:
+def test_c4_c5_hostile_names_of_switches_and_adapters_are_drawn_as_text_and_change_nothing_else(name: str) -> None:
     fabric = analyse(read(one_leaf(f"{name} mlx5_0", name, switch_name=name)))
     for text, command in ((drawn(fabric, title=name), PLACED), (mesh_dot(fabric, asked(fabric)), IRREGULAR)):
         svg = svg_of(text, command)

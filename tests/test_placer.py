@@ -1,9 +1,11 @@
 """The placer on small problems in whole numbers: against every placement there is, against plain packers, and its
 own counters against counting anew."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, product
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -12,14 +14,24 @@ from llmgw.plan.placer.bound import LEVELS, bound
 from llmgw.plan.placer.canon import canonical
 from llmgw.plan.placer.rng import SplitMix64
 
-QUICK = settings(
-    max_examples=80,
+EXAMPLES = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
 )
+
+
+def on_problems(few: int, many: int = 300) -> pytest.MarkDecorator:
+    """So many examples in a fast run, and more of them in a slow one."""
+    slow = pytest.param(many, id="many problems", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("examples", [pytest.param(few, id="few problems"), slow])
+
+
+def holds_of(examples: int, *problems: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
+    """Runs a property on so many examples."""
+    return lambda claim: settings(EXAMPLES, max_examples=examples)(given(*problems)(claim))()
 
 
 @st.composite
@@ -138,22 +150,24 @@ def exposed(problem: Problem, spots: list[Spot | None]) -> int:
     )
 
 
-@given(problems())
-@QUICK
-def test_an_answer_keeps_the_hard_rules_and_costs_what_it_says(problem: Problem) -> None:
-    answer = place(problem)
-    for demand, spot in zip(problem.wanted, answer.spots, strict=True):
-        assert spot is None or spot in set(spots_of(problem, demand))
-    assert fits(problem, list(answer.spots))
-    assert answer.cost == counted(problem, list(answer.spots))
+@on_problems(20)
+def test_an_answer_keeps_the_hard_rules_and_costs_what_it_says(examples: int) -> None:
+    @holds_of(examples, problems())
+    def claim(problem: Problem) -> None:
+        answer = place(problem)
+        for demand, spot in zip(problem.wanted, answer.spots, strict=True):
+            assert spot is None or spot in set(spots_of(problem, demand))
+        assert fits(problem, list(answer.spots))
+        assert answer.cost == counted(problem, list(answer.spots))
 
 
-@given(problems(most_nodes=5, most_wanted=3))
-@QUICK
-def test_on_small_sites_no_placement_at_all_is_better(problem: Problem) -> None:
-    choices = [[None, *spots_of(problem, demand)] for demand in problem.wanted]
-    best = min(counted(problem, list(spots)) for spots in product(*choices) if fits(problem, list(spots)))
-    assert place(problem).cost == best
+@on_problems(40)
+def test_on_small_sites_no_placement_at_all_is_better(examples: int) -> None:
+    @holds_of(examples, problems(most_nodes=5, most_wanted=3))
+    def claim(problem: Problem) -> None:
+        choices = [[None, *spots_of(problem, demand)] for demand in problem.wanted]
+        best = min(counted(problem, list(spots)) for spots in product(*choices) if fits(problem, list(spots)))
+        assert place(problem).cost == best
 
 
 def plainly(problem: Problem, tightest: bool) -> list[Spot | None]:
@@ -176,43 +190,47 @@ def plainly(problem: Problem, tightest: bool) -> list[Spot | None]:
     return placed
 
 
-@given(problems())
-@QUICK
-def test_plain_first_fit_and_plain_best_fit_are_never_better(problem: Problem) -> None:
-    cost = place(problem).cost
-    assert cost <= counted(problem, plainly(problem, tightest=False))
-    assert cost <= counted(problem, plainly(problem, tightest=True))
+@on_problems(20)
+def test_plain_first_fit_and_plain_best_fit_are_never_better(examples: int) -> None:
+    @holds_of(examples, problems())
+    def claim(problem: Problem) -> None:
+        cost = place(problem).cost
+        assert cost <= counted(problem, plainly(problem, tightest=False))
+        assert cost <= counted(problem, plainly(problem, tightest=True))
 
 
-@given(problems(), st.integers(0, 2**64 - 1))
-@QUICK
-def test_the_counters_are_right_after_any_puts_and_lifts(problem: Problem, seed: int) -> None:
-    rng, state = SplitMix64(seed), State(problem)
-    for _ in range(30):
-        number = rng.below(len(problem.wanted))
-        if state.spots[number]:
-            state.lift(number)
-        else:
-            spot = find(state, number, rng)
-            if spot:
-                state.put(number, spot)
-        assert state.cost() == counted(problem, list(state.spots))
+@on_problems(40)
+def test_the_counters_are_right_after_any_puts_and_lifts(examples: int) -> None:
+    @holds_of(examples, problems(), st.integers(0, 2**64 - 1))
+    def claim(problem: Problem, seed: int) -> None:
+        rng, state = SplitMix64(seed), State(problem)
+        for _ in range(30):
+            number = rng.below(len(problem.wanted))
+            if state.spots[number]:
+                state.lift(number)
+            else:
+                spot = find(state, number, rng)
+                if spot:
+                    state.put(number, spot)
+            assert state.cost() == counted(problem, list(state.spots))
 
 
-@given(problems())
-@QUICK
-def test_the_bound_is_never_above_what_was_found(problem: Problem) -> None:
-    least, cost = bound(State(problem)), place(problem).cost
-    assert tuple(cost[:LEVELS]) >= least
+@on_problems(20)
+def test_the_bound_is_never_above_what_was_found(examples: int) -> None:
+    @holds_of(examples, problems())
+    def claim(problem: Problem) -> None:
+        least, cost = bound(State(problem)), place(problem).cost
+        assert tuple(cost[:LEVELS]) >= least
 
 
-@given(problems())
-@QUICK
-def test_the_canonical_form_costs_the_same_and_is_its_own(problem: Problem) -> None:
-    spots = list(place(problem).spots)
-    again = canonical(problem, spots)
-    assert again == spots
-    assert counted(problem, again) == counted(problem, spots)
+@on_problems(15)
+def test_the_canonical_form_costs_the_same_and_is_its_own(examples: int) -> None:
+    @holds_of(examples, problems())
+    def claim(problem: Problem) -> None:
+        spots = list(place(problem).spots)
+        again = canonical(problem, spots)
+        assert again == spots
+        assert counted(problem, again) == counted(problem, spots)
 
 
 def test_low_names_come_first_among_equals() -> None:

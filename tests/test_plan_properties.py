@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,24 @@ from tests.plan_rules import broken_rules
 ROOT = Path(__file__).parent.parent
 CASES = sorted((Path(__file__).parent / "cases" / "plan").glob("*.yml"))
 SHAPES = ("1x1", "1x2", "1x4", "1x8", "2x4", "2x8", "3x8", "4x8")
-SEVERAL = settings(
-    max_examples=60,
+EXAMPLES = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),  # shrinking whole sites takes minutes and says little more
 )
+
+
+def on_sites(few: int, many: int) -> pytest.MarkDecorator:
+    """So many examples in a fast run, and more of them in a slow one."""
+    slow = pytest.param(many, id="many sites", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("examples", [pytest.param(few, id="few sites"), slow])
+
+
+def holds_of(examples: int, *worlds: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
+    """Runs a property on so many examples."""
+    return lambda claim: settings(EXAMPLES, max_examples=examples)(given(*worlds)(claim))()
 
 
 @st.composite
@@ -96,31 +107,35 @@ def troubled(draw: st.DrawFn) -> World:
     return world
 
 
-@given(worlds())
-@SEVERAL
-def test_the_first_plan_of_any_site_breaks_no_hard_rule(world: World) -> None:
-    assert broken_rules(world, world.plan()) == []
+@on_sites(8, 150)
+def test_the_first_plan_of_any_site_breaks_no_hard_rule(examples: int) -> None:
+    @holds_of(examples, worlds())
+    def claim(world: World) -> None:
+        assert broken_rules(world, world.plan()) == []
 
 
-@given(troubled())
-@SEVERAL
-def test_the_plan_after_any_trouble_breaks_no_hard_rule(world: World) -> None:
-    assert broken_rules(world, world.plan()) == []
+@on_sites(6, 150)
+def test_the_plan_after_any_trouble_breaks_no_hard_rule(examples: int) -> None:
+    @holds_of(examples, troubled())
+    def claim(world: World) -> None:
+        assert broken_rules(world, world.plan()) == []
 
 
-@given(troubled(), st.integers(1, 3))
-@settings(SEVERAL, max_examples=25)
-def test_a_repack_breaks_no_hard_rule_and_moves_no_more_than_it_may(world: World, moves: int) -> None:
-    body = world.plan(repack=moves)
-    assert broken_rules(world, body) == []
-    assert sum("--repack" in action.why for action in body.actions) <= moves
+@on_sites(4, 80)
+def test_a_repack_breaks_no_hard_rule_and_moves_no_more_than_it_may(examples: int) -> None:
+    @holds_of(examples, troubled(), st.integers(1, 3))
+    def claim(world: World, moves: int) -> None:
+        body = world.plan(repack=moves)
+        assert broken_rules(world, body) == []
+        assert sum("--repack" in action.why for action in body.actions) <= moves
 
 
-@given(troubled())
-@SEVERAL
-def test_after_a_plan_was_applied_the_next_one_is_empty(world: World) -> None:
-    later = world.applied(world.plan()).plan()
-    assert [(action.op.value, action.replica, action.why) for action in later.actions] == []
+@on_sites(6, 150)
+def test_after_a_plan_was_applied_the_next_one_is_empty(examples: int) -> None:
+    @holds_of(examples, troubled())
+    def claim(world: World) -> None:
+        later = world.applied(world.plan()).plan()
+        assert [(action.op.value, action.replica, action.why) for action in later.actions] == []
 
 
 def shuffled(world: World, seed: int) -> Body:
@@ -154,24 +169,26 @@ def shuffled(world: World, seed: int) -> Body:
     return make_plan(site, fabrics, facts, standing, options=Options(), now=NOW)
 
 
-@given(troubled(), st.integers(0, 10**6))
-@settings(SEVERAL, max_examples=25)
-def test_the_order_of_what_is_given_does_not_matter(world: World, seed: int) -> None:
-    straight, mixed = world.plan(), shuffled(world, seed)
-    assert canonical(straight.model_dump(mode="json")) == canonical(mixed.model_dump(mode="json"))
+@on_sites(4, 80)
+def test_the_order_of_what_is_given_does_not_matter(examples: int) -> None:
+    @holds_of(examples, troubled(), st.integers(0, 10**6))
+    def claim(world: World, seed: int) -> None:
+        straight, mixed = world.plan(), shuffled(world, seed)
+        assert canonical(straight.model_dump(mode="json")) == canonical(mixed.model_dump(mode="json"))
 
 
-def test_s26_twenty_shuffles_of_one_site_give_one_plan() -> None:
+@on_sites(4, 20)
+def test_s26_twenty_shuffles_of_one_site_give_one_plan(examples: int) -> None:
     world = World.read(yaml.safe_load((ROOT / "tests/cases/plan/s26_a_site_in_any_order.yml").read_text()))
     straight = canonical(world.plan().model_dump(mode="json"))
-    assert {canonical(shuffled(world, seed).model_dump(mode="json")) for seed in range(20)} == {straight}
+    assert {canonical(shuffled(world, seed).model_dump(mode="json")) for seed in range(examples)} == {straight}
 
 
-def digests(python: str, seed: str) -> str:
-    """What tests/plan_digests.py prints of all case files under another Python or hash seed."""
+def digests(python: str, seed: str, *names: str) -> str:
+    """What tests/plan_digests.py prints of these case files, or of all, under another Python or hash seed."""
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [python, str(ROOT / "tests" / "plan_digests.py")],
+        [python, str(ROOT / "tests" / "plan_digests.py"), *names],
         capture_output=True,
         text=True,
         env=environment,
@@ -181,9 +198,19 @@ def digests(python: str, seed: str) -> str:
     return done.stdout
 
 
+SOME = ("s26_a_site_in_any_order", "c18_surge_hands_on_its_room")
+
+
+def test_the_hash_seed_does_not_matter() -> None:
+    """The case files themselves are read under whatever seed this run has."""
+    first, *others = (digests(sys.executable, seed, *SOME) for seed in ("0", "1", "77"))
+    assert first.count("sha256:") == len(SOME)
+    assert others == [first, first]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "77"])
-def test_the_hash_seed_does_not_matter(seed: str) -> None:
+def test_the_hash_seed_does_not_matter_to_any_case(seed: str) -> None:
     assert digests(sys.executable, seed) == digests(sys.executable, "0")
 
 

@@ -17,6 +17,7 @@ from llmgw.site import (
     parse_catalogue,
     parse_hosts,
     parse_settings,
+    unknown_scanners,
     wanted_replicas,
 )
 from llmgw.site.source import load
@@ -192,3 +193,18 @@ def test_a_digest_changes_with_values_and_not_with_comments() -> None:
     other = make_site(settings(), listing(llmgw_labels=["x"]), catalogue(), inventory_name="hosts.yml")
     assert site.catalogue_digest() == same.catalogue_digest()
     assert site.inventory_digest() != other.inventory_digest()
+
+
+@pytest.mark.parametrize("written", ["gpu01:", "gpu01:mlx5_0/0", "-C", "gpu01 mlx5_0", "gpu01:mlx5_0/1/2", ""])
+def test_where_to_scan_from_is_a_node_or_a_port_of_it(written: str) -> None:
+    with pytest.raises(DocumentError, match="should be NODE or NODE:DEVICE/PORT, like gpu01:mlx5_0/1"):
+        parse_settings(f"{SETTINGS}fabrics: {{ib0: {{scan_from: [{written!r}]}}}}\n", "llmgw.yml")
+
+
+def test_a_node_to_scan_from_that_is_not_in_the_inventory_is_named_with_its_nearest() -> None:
+    known = parse_settings(f"{SETTINGS}fabrics: {{ib0: {{scan_from: [gpu01, 'gpu1:mlx5_0/1']}}}}\n", "llmgw.yml")
+    listing = {"gpu_nodes": {"hosts": ["gpu01"]}, "_meta": {"hostvars": {"gpu01": {}}}}
+    site = make_site(known, listing, catalogue(), inventory_name="hosts.yml")
+    assert unknown_scanners(site) == [
+        "fabrics/ib0/scan_from: there is no node gpu1 in the inventory; did you mean gpu01?"
+    ]

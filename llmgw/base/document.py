@@ -104,8 +104,31 @@ _READER = msgspec.json.Decoder(float_hook=_refuse_float)
 
 
 def canonical_of(model: BaseModel) -> bytes:
-    """canonical(model.model_dump(mode="json")), for large models in a third of the time."""
-    return msgspec.json.encode(_READER.decode(model.model_dump_json()), order="sorted") + b"\n"
+    """canonical(model.model_dump(mode="json")), for large models in a third of the time and little memory.
+
+    Tuples of models are written one element after the other, so that their values are never all there at once.
+    TypeError for a float, as there; but pydantic has written a NaN as null before it can be seen.
+    """
+    rows = {name: value for name, value in model if _is_rows(value)}
+    whole = _decoded(model.model_dump_json(exclude=set(rows)))
+    for name, row in rows.items():
+        whole[name] = [msgspec.Raw(_sorted(_decoded(one.model_dump_json()))) for one in row]
+    return _sorted(whole) + b"\n"
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, BaseModel) for one in value)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return _READER.decode(text)
+    except msgspec.ValidationError as error:  # as msgspec says what _refuse_float raised
+        raise TypeError(str(error)) from None
+
+
+def _sorted(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
 
 
 def _refuse_floats(value: Any) -> None:

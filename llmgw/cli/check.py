@@ -8,7 +8,7 @@ import click
 
 from llmgw.base import ExitCode, count
 from llmgw.cli.output import Column, Output, output_options
-from llmgw.cli.workspace import HOSTS, Workspace, pass_workspace, say
+from llmgw.cli.workspace import HOSTS, SETTINGS, Workspace, pass_workspace, say
 
 if TYPE_CHECKING:
     from llmgw.remote.findings import Finding
@@ -54,7 +54,13 @@ def check(workspace: Workspace, nodes: bool, sudoers: str | None, limit: str | N
         f"{workspace.path(HOSTS)}: {count(len(site.nodes), 'node')}, {count(len(site.routers), 'router host')}; "
         f"{count(len(site.catalogue.models), 'model')}, {count(wanted, 'replica')} wanted"
     )
+    from llmgw.site import unknown_scanners
+
+    for line in unknown_scanners(site):
+        say(f"{workspace.path(SETTINGS)}: {line}")
     if not nodes:
+        if unknown_scanners(site):
+            return ExitCode.ERROR
         say("The files are right. Next: llmgw check --nodes")
         return ExitCode.DONE
     return _check_nodes(workspace, limit, output)

@@ -11,6 +11,7 @@ from llmgw.base import LlmgwError, UsageError, duration
 from llmgw.cli.fabric_compare import diff, forget, history
 from llmgw.cli.fabric_health import export, verify
 from llmgw.cli.fabric_scan import scan
+from llmgw.cli.fabric_schedule import schedule
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace, say
 
@@ -39,7 +40,7 @@ def fabric() -> None:
     """
 
 
-for command in (scan, diff, history, forget, verify, export):
+for command in (scan, diff, history, forget, verify, export, schedule):
     fabric.add_command(command)
 
 
@@ -56,11 +57,11 @@ def list_(workspace: Workspace, output: Output) -> None:
 
 def row(workspace: Workspace, name: str) -> dict[str, Any]:
     """A fabric with the figures of its map, as the list shows it."""
-    from llmgw.cli.maps import ground, pick, stored
-    from llmgw.store.maps import current_paths
+    from llmgw.cli.maps import Ground, pick, stored
 
     found = stored(workspace.store, name)
-    part = ground(workspace).parts(current_paths(workspace.store)).get(name)
+    settings = workspace.settings if workspace.folder else None
+    part = Ground(settings=settings).stored_parts(workspace.store).get(name)
     line: dict[str, Any] = {"name": name, "role": part.role if part else None, "scan": found.best}
     if found.best is None:
         return {**line, "state": "never scanned whole"}
@@ -74,26 +75,34 @@ def row(workspace: Workspace, name: str) -> dict[str, Any]:
 
 @fabric.command()
 @click.argument("name", metavar="[FABRIC]", required=False)
+@click.option("--of", "part", metavar="NODE|SWITCH", help="Where each cable of this node or switch goes.")
 @click.option("--scan", "number", type=int, help="An earlier scan, by its number.")
 @output_options
 @pass_workspace
-def show(workspace: Workspace, name: str | None, number: int | None, output: Output) -> None:
-    """Show a map: switches by tier, rails, and what is wrong. -o json is the topology document."""
+def show(workspace: Workspace, name: str | None, part: str | None, number: int | None, output: Output) -> None:
+    """Show a map: switches by tier, rails, groups of leaves with their nodes, and what is wrong.
+
+    -o json is the topology document, -o wide names all nodes.
+    """
     from llmgw.cli.maps import ground, load, pick, stored
     from llmgw.fabric import Topology
     from llmgw.store.maps import topology_text
 
     found = stored(workspace.store, name)
     scan = pick(workspace.store, found, number)
-    if not output.for_people:
-        text = topology_text(workspace.store, scan.number)
-        if text is None:
-            raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    text = topology_text(workspace.store, scan.number)
+    if text is None:
+        raise LlmgwError(f"scan {scan.number} was rejected; there is no map of it")
+    if part is None and not output.for_people:
         output.document(Topology.read(text, f"scan {scan.number}").model_dump(mode="json"))
         return
-    from llmgw.cli.fabric_text import map_lines
+    from llmgw.cli.fabric_text import CABLES, cable_rows, map_lines
 
-    for line in map_lines(load(workspace.store, scan, ground(workspace)), scan):
+    shape = load(workspace.store, scan, ground(workspace))
+    if part is not None:
+        output.rows("cables", cable_rows(shape, part), CABLES, empty=f"{part} has no cable.")
+        return
+    for line in map_lines(shape, scan, names=10_000 if output.format == "wide" else 100):
         click.echo(line)
 
 

@@ -75,7 +75,6 @@ def _looked_at(
     from llmgw.cli.maps import load, pick
     from llmgw.fabric import cabled_ports, down_ports, parse_linkinfo
     from llmgw.fabric import verify as verified
-    from llmgw.store.maps import current_paths
 
     state = workspace.store
     scan = pick(state, fabric, None)
@@ -83,7 +82,7 @@ def _looked_at(
     whole = read_topology(state, scan.number)
     newest = read_topology(state, fabric.newest) if fabric.newest not in (None, scan.number) else whole
     states, _ = parse_linkinfo(newest_states(state, fabric))
-    part = under.parts(current_paths(state)).get(fabric.name)
+    part = under.stored_parts(state).get(fabric.name)
     more = [*_about_scans(workspace, under, fabric, shape), *_about_part(part), *_about_age(scan, oldest)]
     found = verified(
         shape,
@@ -150,10 +149,9 @@ def figures(workspace: Workspace, *, failed: Collection[str] = (), run_at: datet
 
 def _sample(workspace: Workspace, under: "Ground", fabric: "StoredFabric", *, failed: Collection[str]) -> "Sample":
     from llmgw.fabric import Sample
-    from llmgw.store.maps import current_paths
 
     shape, found, scan = _looked_at(workspace, under, fabric, None)
-    role = under.parts(current_paths(workspace.store))[fabric.name].role
+    role = under.stored_parts(workspace.store)[fabric.name].role
     succeeded = fabric.name not in failed and fabric.last in (fabric.map, fabric.partial)
     return Sample(fabric.name, role, shape, found, datetime.fromisoformat(scan.at), succeeded=succeeded)
 

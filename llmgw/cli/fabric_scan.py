@@ -180,9 +180,8 @@ def _wrong(done: "Round", told: Told) -> list[str]:
 def _parts(workspace: Workspace, done: "Round") -> list[str]:
     """A line for each fabric of which nobody said what it is for, where that was not plain."""
     from llmgw.cli.maps import Ground
-    from llmgw.store.maps import current_paths
 
-    found = Ground(settings=workspace.settings).parts(current_paths(workspace.store))
+    found = Ground(settings=workspace.settings).stored_parts(workspace.store)
     return [
         f"{name}: {one.why}; " + ("replicas are" if one.role == "compute" else "no replica is") + " placed by it. "
         "Say what it is for under fabrics: in llmgw.yml"
@@ -220,6 +219,9 @@ def _answer(workspace: Workspace, kept: "Sequence[Kept]", output: Output) -> Non
         for one in kept:
             for line in spoken(one):
                 click.echo(line)
+        return
+    if output.format == "name":
+        click.echo("\n".join(one.name for one in kept))
         return
     rows = [
         row(workspace, one.name) | {"changes": [change.model_dump(mode="json") for change in one.changes]}

@@ -138,7 +138,8 @@ def _tell(state: State, scan: NewScan, number: int, changes: Sequence[ChangeItem
     lines = change_lines(changes)
     more = len(lines) - LIMIT_EVENTS
     last = [f"and {more} more changes: llmgw fabric history {scan.fabric} --scan {number}"] if more > 0 else []
-    for line in lines[:LIMIT_EVENTS] + last:
+    first = [f"scan {number} partial: {scan.problems.partition(chr(10))[0]}"] if scan.verdict == "partial" else []
+    for line in first + lines[:LIMIT_EVENTS] + last:
         record(state, "fabric", scan.fabric, line, by=scan.source)
 
 

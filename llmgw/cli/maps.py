@@ -1,6 +1,6 @@
 """Maps between the store and the pure package: what a scan's text means, by what the inventory and nodes say now."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llmgw.base import UsageError, near
@@ -13,6 +13,7 @@ from llmgw.fabric import (
     Part,
     Paths,
     Reading,
+    Role,
     analyse,
     known_ports,
     parts,
@@ -38,9 +39,18 @@ class Ground:
 
     def parts(self, maps: Mapping[str, Paths]) -> dict[str, Part]:
         """What each fabric is for."""
-        return parts(
-            maps, {name: one.role for name, one in self.settings.fabrics.items()} if self.settings else {}
-        )
+        return parts(maps, self._named)
+
+    def stored_parts(self, state: State) -> dict[str, Part]:
+        """What each remembered fabric is for; their maps are read only where that takes a look at them."""
+        names = [one.name for one in fabrics(state) if one.best is not None]
+        if len([name for name in names if name not in self._named]) < 2:
+            return parts(dict.fromkeys(names), self._named)
+        return parts(current_paths(state), self._named)
+
+    @property
+    def _named(self) -> dict[str, Role]:
+        return {name: one.role for name, one in self.settings.fabrics.items()} if self.settings else {}
 
 
 def ground(workspace: Workspace) -> Ground:
@@ -121,8 +131,10 @@ def earlier_domains(state: State, name: str) -> dict[str, Domain]:
     return dict(known.domains) if known else {}
 
 
-def placing_paths(state: State, settings: SiteSettings) -> dict[str, Paths]:
-    """What placement needs of every fabric that has a map, each with its part."""
-    found = current_paths(state)
+def placing_paths(
+    state: State, settings: SiteSettings, *, read: Callable[[str | bytes, str], Paths] | None = None
+) -> dict[str, Paths]:
+    """What placement needs of every fabric that has a map, each with its part; `read` makes them of documents."""
+    found = current_paths(state, read=read)
     of = Ground(settings=settings).parts(found)
     return {name: way.model_copy(update={"role": of[name].role}) for name, way in found.items()}

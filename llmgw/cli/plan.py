@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmgw.base import ExitCode
+from llmgw.base.bulk import collector_at_rest
 from llmgw.cli.output import Output, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace
 from llmgw.plan import Options, Plan
@@ -60,18 +61,19 @@ def plan(
 
     options = Options(repack=repack, targets=targets, replace=replaced, replace_unreachable=replace_unreachable)
     world = look(workspace, refresh=refresh, facts_file=facts_file)
-    thought = world.think(options)
-    made = world.plan_of(thought)
-    if out:
-        from llmgw.store.files import write_whole
+    with collector_at_rest():
+        thought = world.think(options)
+        made = world.plan_of(thought)
+        if out:
+            from llmgw.store.files import write_whole
 
-        write_whole(out, made.text())
-    if not output.for_people:
-        output.document(made.model_dump(mode="json"))
-    elif explained:
-        explain(thought, explained)
-    else:
-        show_plan(workspace, world, made, saved=out)
+            write_whole(out, made.text())
+        if not output.for_people:
+            output.document(made.model_dump(mode="json"))
+        elif explained:
+            explain(thought, explained)
+        else:
+            show_plan(workspace, world, made, saved=out)
     return exit_code(made, allow_unplaced=allow_unplaced, detailed=detailed_exitcode)
 
 
@@ -84,7 +86,7 @@ def show_plan(workspace: Workspace, world: "World", made: Plan, *, saved: Path |
     footing = (f"Saved to {saved}. Apply exactly this with:  llmgw apply {saved}",) if saved else ()
     view = View(
         width=width(),
-        heading=heading(workspace, world),
+        heading=heading(workspace, world, made.body.inputs),
         footing=footing if made.body.actions else (),
         took_s=world.took_s,
         verbose=workspace.verbose > 0,

@@ -10,9 +10,9 @@ from llmgw.base import count, duration
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.maps import Ground, placing_paths
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
-from llmgw.fabric import Paths
+from llmgw.fabric import Paths, lean_paths
 from llmgw.observed import Facts
-from llmgw.plan import Options, Plan, Published, Standing
+from llmgw.plan import Inputs, Options, Plan, Published, Standing
 from llmgw.plan.make import body_of
 from llmgw.plan.presumed import presume
 from llmgw.plan.think import Question, Thought, think
@@ -21,7 +21,7 @@ from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
 from llmgw.store.journal import specs
 from llmgw.store.maps import stored_scan
-from llmgw.store.nodes import cordons, load_facts
+from llmgw.store.nodes import cordons, load_lean_facts
 from llmgw.store.published import endpoints
 from llmgw.store.starts import starts_since
 
@@ -55,6 +55,7 @@ def look(
 ) -> World:
     """The world now: nodes asked where `refresh`, else as they were last seen, or as a facts document has them.
 
+    Of facts and maps only what a plan goes by: GPUs have no serial numbers here, nodes no adapters and disks.
     `remembered`: the inventory too as it was last read, for commands that must not wait for Ansible.
     """
     site, began = workspace.remembered_site if remembered else workspace.site, time.monotonic()
@@ -67,13 +68,18 @@ def look(
     took_s = time.monotonic() - began if refresh and facts_file is None else None
     store = workspace.store
     return World(
-        site, placing_paths(store, site.settings), facts, standing(store, facts), datetime.now(UTC), took_s
+        site,
+        placing_paths(store, site.settings, read=lean_paths),
+        facts,
+        standing(store, facts),
+        datetime.now(UTC),
+        took_s,
     )
 
 
 def known_facts(store: State, site: Site) -> Facts:
     """The nodes as they were last seen; on silent ones with what was begun there since, while it can hold a place."""
-    facts = load_facts(store, [node.name for node in site.nodes])
+    facts = load_lean_facts(store, [node.name for node in site.nodes])
     seen = [at for at in facts.silent.values() if at]
     if not seen:
         return facts
@@ -100,8 +106,8 @@ def standing(store: State, facts: Facts) -> Standing:
     )
 
 
-def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
-    """The lines over a plan: what it was made from."""
+def heading(workspace: Workspace, world: World, inputs: Inputs) -> tuple[str, ...]:
+    """The lines over a plan of the world: what it was made from."""
     site = world.site
     parts = Ground(settings=site.settings).parts(world.fabrics)
     maps = [
@@ -109,9 +115,8 @@ def heading(workspace: Workspace, world: World) -> tuple[str, ...]:
         + (f", nothing is placed by it: {parts[name].why}" if parts[name].why and paths.role != "compute" else "")
         for name, paths in sorted(world.fabrics.items())
     ]
-    first = (
-        f"catalogue {CATALOGUE} {site.catalogue_digest()[7:13]} | inventory {HOSTS} {site.inventory_digest()[7:13]} | "
-        + (", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone")
+    first = f"catalogue {CATALOGUE} {inputs.catalogue[7:13]} | inventory {HOSTS} {inputs.inventory[7:13]} | " + (
+        ", ".join(maps) if maps else "no fabric was ever scanned: every node stands alone"
     )
     answered = len(site.nodes) - len(world.facts.silent)
     asked = (

@@ -24,6 +24,7 @@ from llmgw.fabric import (
 )
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
+from llmgw.site import unknown_scanners
 from llmgw.store.maps import devices, drop_old_scans, fabrics, rename_fabric, scans
 from llmgw.store.nodes import load_facts
 
@@ -142,6 +143,8 @@ def scan_all(
     after `limit_s` seconds.
     """
     site, until = workspace.site, time.monotonic() + limit_s
+    for line in unknown_scanners(site):
+        tell(line)
     ask_nodes(workspace, site.nodes, tell=tell)
     facts = load_facts(workspace.store, [node.name for node in site.nodes])
     answering = {name for name in facts.nodes if name not in facts.silent}

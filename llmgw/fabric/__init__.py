@@ -24,7 +24,7 @@ from llmgw.fabric.parse import parse
 from llmgw.fabric.paths import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.fabric.rates import gbps, nominal
 from llmgw.fabric.remembered import MissedCable, cabled_ports, missed_cables, overlaid
-from llmgw.fabric.roles import Part, parts
+from llmgw.fabric.roles import Part, Role, parts
 from llmgw.fabric.same import substance
 from llmgw.fabric.scan import LIMIT_BYTES, Problem, Scan, Trouble, Weight
 from llmgw.fabric.slurm import slurm_conf, slurm_yaml
@@ -55,6 +55,7 @@ __all__ = [
     "Problem",
     "Rail",
     "Reading",
+    "Role",
     "Sample",
     "Scan",
     "ScanSource",

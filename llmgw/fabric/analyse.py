@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from llmgw.base import natural
-from llmgw.fabric.bulk import collector_at_rest
+from llmgw.base.bulk import collector_at_rest
 from llmgw.fabric.domains import clusters, components
 from llmgw.fabric.fabric import Adapter, Cable, Domain, Fabric, Switch
 from llmgw.fabric.findings import findings

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmgw.fabric.bulk import collector_at_rest
+from llmgw.base.bulk import collector_at_rest
 from llmgw.fabric.pairs import OneSided, Pair, contradictions, join
 from llmgw.fabric.parse import parse
 from llmgw.fabric.scan import LIMIT_PROBLEMS, Kind, Problem, Scan, Trouble, Weight
@@ -96,7 +96,8 @@ def _verdict(scan: Scan, problems: list[Problem]) -> Verdict:
     worst.sort(key=lambda problem: _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST))
     first = worst[0]
     more = f", and {len(worst) - 1} more" if weight is Weight.PARTIAL and len(worst) > 1 else ""
-    return Verdict(_STATES[weight], f"{first.kind}: {first.message}{more}", first.line, kept)
+    what = f"{first.kind}: {first.message}" if first.message else str(first.kind)
+    return Verdict(_STATES[weight], what + more, first.line, kept)
 
 
 def _whole(scan: Scan) -> Iterator[Problem]:

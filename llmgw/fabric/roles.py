@@ -18,14 +18,16 @@ class Part:
     why: str = ""
 
 
-def parts(maps: Mapping[str, Paths], named: Mapping[str, Role]) -> dict[str, Part]:
+def parts(maps: Mapping[str, Paths | None], named: Mapping[str, Role]) -> dict[str, Part]:
     """The part of each fabric: what the settings say; else compute, if no other could be meant.
+
+    Maps are looked into only where two fabrics or more are not named; None stands for one that was not read.
 
     Beside a compute fabric that the settings name, another is for something else. Of several that nobody named, and
     that have nodes in common, the one is for compute that has most of their bandwidth; where two have equally much,
     neither is, since a replica that meets over a storage fabric harms everybody.
     """
-    free = {name: _bandwidths(one) for name, one in maps.items() if name not in named}
+    free = {name: _bandwidths(one) if one else {} for name, one in maps.items() if name not in named}
     compute = [name for name, role in named.items() if role == "compute"]
     return {
         name: Part(named[name]) if name in named else _beside_named(compute) or _among(name, free) for name in maps

@@ -28,7 +28,7 @@ LEVELS = (
 )
 """The levels by which two spots are compared, in their order; after them the lowest name."""
 NAME = "lowest name"
-BETTER = "it would be better on: "
+BETTER = "would be better on "
 
 
 @dataclass(frozen=True, slots=True)

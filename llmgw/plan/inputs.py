@@ -10,7 +10,8 @@ from llmgw.plan.document import FabricInput, Inputs, StateInput
 from llmgw.plan.standing import Standing
 from llmgw.site import Site
 
-_NAMED = 3000
+MOST_NAMED = 3000
+"""Nodes up to which a plan keeps a digest of each that it touches, so that a refusal can name what changed."""
 _SHORT = len("sha256:") + 12
 
 
@@ -35,16 +36,21 @@ def inputs_of(
 
 def places_of(paths: Paths, nodes: Iterable[str]) -> dict[str, Any]:
     """What a map says of these nodes: leaves, rails, short cables. Not the adapters' GUIDs, nor when it was made."""
-    return {name: _place(paths, name) for name in nodes if name in paths.nodes}
+    rails: dict[int, str] = {}  # by the identity of what nodes under the same leaves share
+    return {name: _place(paths, name, rails) for name in nodes if name in paths.nodes}
 
 
-def _place(paths: Paths, name: str) -> Any:
+def _place(paths: Paths, name: str, rails: dict[int, str]) -> Any:
     path = paths.nodes[name]
+    if id(path.rails) not in rails:
+        rails[id(path.rails)] = digest(
+            [[r.device, r.port, r.leaf, r.rail, r.off_rail, r.rate, r.expected] for r in path.rails]
+        )
     domain = paths.domains.get(path.domain)
     return [
         list(domain.leaves) if domain else path.domain,
         path.pod,
-        [[r.device, r.port, r.leaf, r.rail, r.off_rail, r.rate, r.expected] for r in path.rails],
+        rails[id(path.rails)],
         [[short.node_end, short.switch_end, short.rate, short.expected] for short in path.short],
     ]
 
@@ -73,10 +79,10 @@ def observed_digest(facts: Facts) -> str:
 def parts_of(site: Site, places: Mapping[str, Mapping[str, Any]], nodes: Iterable[str]) -> dict[str, str]:
     """Short digests by part: the settings, each model, each touched host, each touched node on each map.
 
-    Of more than a few thousand nodes none is named: what a refusal says then is long enough.
+    Of more than MOST_NAMED nodes none is named: a refusal then says only which file or map it was.
     """
     touched = set(nodes)
-    if len(touched) > _NAMED:
+    if len(touched) > MOST_NAMED:
         touched, places = set(), {}
     parts = {"llmgw.yml": _short(site.settings.model_dump(mode="json"))}
     for name, model in site.catalogue.models.items():

@@ -71,9 +71,13 @@ def kinds_of(site: Site, ground: Ground) -> Kinds:
         for version, installed in versions.items()
     }
     seen: dict[NodeKind, int] = {}
+    weights: dict[int, tuple[str, ...]] = {}  # by the identity of what facts share: most nodes have the same ones
     of = []
     for node in ground.nodes:
-        kind = _kind(node, sources, paths)
+        if node.facts and id(node.facts.weights) not in weights:
+            found = (one.path for one in node.facts.weights if one.complete and one.path in sources)
+            weights[id(node.facts.weights)] = tuple(sorted(found))
+        kind = _kind(node, weights, paths)
         of.append(seen.setdefault(kind, len(seen)) if kind else -1)
     order = sorted(seen, key=_kind_key)
     number = {seen[kind]: place for place, kind in enumerate(order)}
@@ -86,7 +90,9 @@ def _kind_key(kind: NodeKind) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _kind(node: SiteNode, sources: frozenset[str], paths: Mapping[tuple[Engine, str], str]) -> NodeKind | None:
+def _kind(
+    node: SiteNode, weights: Mapping[int, tuple[str, ...]], paths: Mapping[tuple[Engine, str], str]
+) -> NodeKind | None:
     facts = node.facts
     if facts is None:
         return None
@@ -97,7 +103,7 @@ def _kind(node: SiteNode, sources: frozenset[str], paths: Mapping[tuple[Engine, 
         gpus=len(facts.gpus),
         labels=tuple(sorted(set(node.host.variables.labels))),
         engines=tuple(key for key, path in sorted(paths.items()) if (key[0].value, key[1], path) in runnable),
-        weights=tuple(sorted(one.path for one in facts.weights if one.complete and one.path in sources)),
+        weights=weights[id(facts.weights)],
     )
 
 

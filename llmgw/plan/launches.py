@@ -18,7 +18,10 @@ def launches(
     model = site.catalogue.models[member.model]
     profile = model.profiles[member.profile]
     peers = tuple(Peer(seat.n, address(ground[seat.n].host), seat.port) for seat in seats)
-    names = [seat.n for seat in seats]
+    nodes = [seat.n for seat in seats]
+    engine_path = site.settings.engines[profile.engine][profile.version].path
+    drain, start = drain_s(site, profile), start_s(site, profile)
+    names = served_names(member.model, model, member.profile)
     module = ENGINES[profile.engine]
     found = []
     for seat in seats:
@@ -29,15 +32,15 @@ def launches(
             profile=profile,
             shape=Shape(len(seats), len(seat.gpus)),
             weights=model.source.path,
-            engine_path=site.settings.engines[profile.engine][profile.version].path,
+            engine_path=engine_path,
             rank=seat.rank,
             peers=peers,
             gpus=seat.gpus,
-            network=network_environment(seat.n, names, fabrics=fabrics, variables=host.variables),
-            drain_s=drain_s(site, profile),
-            start_s=start_s(site, profile),
+            network=network_environment(seat.n, nodes, fabrics=fabrics, variables=host.variables),
+            drain_s=drain,
+            start_s=start,
             run_folder=run_folder(site, host, member.name),
-            names=served_names(member.model, model, member.profile),
+            names=names,
         )
         found.append(module.launch(shard))
     return tuple(found)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from llmgw import __version__
 from llmgw.base import natural_key
+from llmgw.base.bulk import collector_at_rest
 from llmgw.engines import Launch
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
@@ -38,6 +39,7 @@ def make_plan(
     return body_of(think(Question(site, fabrics, facts, standing, options, now)))
 
 
+@collector_at_rest()
 def body_of(thought: Thought) -> Body:
     """The plan that was thought out."""
     thought = with_runners_up(thought)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 
 from llmgw.base import count, duration, natural_key
 from llmgw.fabric import NodePath, Paths
@@ -41,9 +42,9 @@ _SLURM_BUSY = (
 class SiteNode:
     """One node of the inventory.
 
-    `note` says why its state is what it is. `taken` names what else than runs of llmgw holds a GPU, by the
-    GPU's index. `fabric` and `path` are of its compute fabric, None where no map has it. `leaf` and `pod` are
-    numbers, in natural order of the leaf domains' names.
+    `note` says why its state is what it is. `gpus` are the indices of its GPUs, none where nothing is known of it;
+    `taken` names what else than runs of llmgw holds a GPU, by the GPU's index. `fabric` and `path` are of its compute
+    fabric, None where no map has it. `leaf` and `pod` are numbers, in natural order of the leaf domains' names.
     """
 
     name: str
@@ -51,16 +52,12 @@ class SiteNode:
     facts: NodeFacts | None
     state: NodeState
     note: str
+    gpus: frozenset[int]
     taken: Mapping[int, str]
     fabric: str | None
     path: NodePath | None
     leaf: int
     pod: int
-
-    @property
-    def gpus(self) -> frozenset[int]:
-        """The indices of its GPUs."""
-        return frozenset(gpu.index for gpu in self.facts.gpus) if self.facts else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +148,18 @@ def _node(
         facts=own,
         state=state,
         note=note,
+        gpus=_indices(tuple(gpu.index for gpu in own.gpus) if own else ()),
         taken=_taken(own, standing.orphans.get(name, ())) if own else {},
         fabric=fabric,
         path=path,
         leaf=numbers[0][leaf_key],
         pod=numbers[1][pod_key],
     )
+
+
+@lru_cache(maxsize=256)  # thousands of nodes have the same few sets
+def _indices(gpus: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(gpus)
 
 
 def _state(site: Site, name: str, facts: Facts, standing: Standing, now: datetime) -> tuple[NodeState, str]:

@@ -160,7 +160,9 @@ def _one_each(view: _View, found: Sequence[Copy]) -> tuple[list[Copy], list[Endi
         by_name.setdefault(copy.name, []).append(copy)
     best, endings = [], []
     for copies in by_name.values():
-        first, *others = sorted(copies, key=lambda copy: _preference(view, copy))
+        if len(copies) > 1:
+            copies.sort(key=lambda copy: _preference(view, copy))
+        first, *others = copies
         best.append(first)
         endings += [
             Ending(other, f"an older copy: {other.name} runs on {', '.join(first.nodes)}")

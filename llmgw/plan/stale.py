@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from llmgw.base import count, natural
 from llmgw.fabric import Paths
 from llmgw.plan.document import Plan
-from llmgw.plan.inputs import fabric_digest, parts_of, places_of
+from llmgw.plan.inputs import MOST_NAMED, fabric_digest, parts_of, places_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Site
 
@@ -43,9 +43,10 @@ def stale(
         found.append(f"the catalogue or llmgw.yml has changed: {_named(what)}")
     if inputs.inventory != site.inventory_digest():
         what = [part.removeprefix("host ") for part in moved if part.startswith("host ")]
-        found.append(
-            f"the inventory has changed: {_named(what) if what else 'hosts that the plan does not touch'}"
+        others = (
+            "hosts that the plan does not touch" if len(nodes) <= MOST_NAMED else "it is a plan for many hosts"
         )
+        found.append(f"the inventory has changed: {_named(what) if what else others}")
     return found + _fabrics(plan, fabrics, nodes, moved)
 
 

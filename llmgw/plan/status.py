@@ -66,7 +66,7 @@ def _missing(thought: Thought) -> list[Member]:
 def _of_member(thought: Thought, member: Member) -> ReplicaStatus:
     if member.copy is None:
         return ReplicaStatus(
-            member.name, ReplicaState.MISSING, (), "", "", None, _engine(member.spec), "current", (), "", ()
+            member.name, ReplicaState.MISSING, (), "", "", None, _engine(member.spec), "", (), "", ()
         )
     return _of_copy(thought, member.copy, member, member.why if member.fate is not Fate.KEEP else "")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from llmgw.base.bulk import collector_at_rest
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
 from llmgw.plan.copies import Copy, CopyState, PublishedAs, copies, published_by_url, url_of
@@ -57,6 +58,7 @@ class Thought:
     floors: Mapping[str, Floor]
 
 
+@collector_at_rest()
 def think(asked: Question) -> Thought:
     """Everything that a plan needs but its actions. UsageError for a target that names nothing."""
     site, options = asked.site, asked.options

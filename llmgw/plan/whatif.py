@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from llmgw.base import count as count_of
 from llmgw.plan.board import CLOSED, Board
 from llmgw.plan.kinds import Reason, refuse
 from llmgw.plan.nodes import NodeState
 from llmgw.plan.placer import Node, Problem, Spot, State, find, moved, repack
+from llmgw.plan.placer.repack import movable_held
 from llmgw.plan.roster import Member
 
 _TRIES = 8
@@ -20,7 +22,8 @@ def would_fit(board: Board, member: Member) -> list[str]:
     if not board.state.items[board.numbers[member.name]].kinds:
         return list(_missing(board, member))
     found = [*_repacked(board, member), *_topology(board, member), *_opened(board, member)]
-    return [*found, *_released(board, member), *_smaller(board, member)]
+    found += [*_released(board, member), *_smaller(board, member)]
+    return found or list(_added(board, member))
 
 
 def _fits(state: State, number: int) -> Spot | None:
@@ -28,7 +31,7 @@ def _fits(state: State, number: int) -> Spot | None:
 
 
 def _missing(board: Board, member: Member) -> Iterable[str]:
-    """What to install or to fetch, where nodes lack nothing else."""
+    """What to install or to fetch, where nodes lack nothing else; how to make a model fit that is too big."""
     model = board.thought.asked.site.catalogue.models[member.model]
     profile = model.profiles[member.profile]
     refusals = board.thought.eligibility.refusals(member.model, member.profile)
@@ -43,12 +46,16 @@ def _missing(board: Board, member: Member) -> Iterable[str]:
         yield f"where {version} is installed (llmgw engines install {version})"
     if Reason.WEIGHTS in lacking:
         yield f"where its weights are (llmgw weights fetch {member.model})"
+    if any(refusal.reason is Reason.MEMORY_FIT for refusal in refusals.values()):
+        yield "split over more GPUs (tensor_parallel, pipeline_parallel), or on GPUs of more memory"
 
 
 def _repacked(board: Board, member: Member) -> Iterable[str]:
     """With --repack N, and what that moves."""
     if member.copy is not None and board.numbers[member.name] >= len(board.thought.task.wanted):
         return  # it runs, and would be put back where it is
+    if not _worth_moving(board.state, board.numbers[member.name]):
+        return
     for moves in _REPACKS:
         state = _again(board, board.thought.task.problem)
         number = board.numbers[member.name]
@@ -58,6 +65,13 @@ def _repacked(board: Board, member: Member) -> Iterable[str]:
             gone = moved(state)
             yield f"with --repack {len(gone)} ({', '.join(_moves(board, gone))})"
             return
+
+
+def _worth_moving(state: State, number: int) -> bool:
+    """Whether something may be moved, and what is free is enough: moves free no GPU."""
+    nodes, gpus = min(state.items[number].shapes, key=lambda shape: shape[0] * shape[1])
+    free = sum(left for left, kind in zip(state.free, state.class_of, strict=True) if kind >= 0)
+    return free >= nodes * gpus and bool(movable_held(state))
 
 
 def _moves(board: Board, gone: dict[int, Spot]) -> list[str]:
@@ -147,6 +161,23 @@ def _released(board: Board, member: Member) -> Iterable[str]:
             who = sorted(set(board.ground.nodes[one].taken.values()))
             yield f"when {', '.join(who)} leaves {board.ground.nodes[one].name}"
             return
+
+
+def _added(board: Board, member: Member) -> Iterable[str]:
+    """With more nodes that can run it: how many where the most are, under one leaf or on one fabric."""
+    state = board.state
+    demand = state.items[board.numbers[member.name]]
+    count, gpus = demand.shapes[0]
+    room: dict[int, int] = {}
+    for number, kind in enumerate(state.class_of):
+        node = state.nodes[number]
+        if kind >= 0 and node.kind in demand.kinds and state.free[number] >= gpus and node.fabric >= 0:
+            area = node.leaf if demand.one_leaf else node.fabric
+            room[area] = room.get(area, 0) + 1
+    missing = count - max(room.values(), default=0) if count > 1 else 1
+    each = " each" if missing > 1 else ""
+    where = "" if count == 1 else " under one leaf" if demand.one_leaf else " on one fabric"
+    yield f"with {count_of(missing, 'more node')} of {count_of(gpus, 'free GPU')}{each}{where}"
 
 
 def _smaller(board: Board, member: Member) -> Iterable[str]:

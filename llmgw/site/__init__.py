@@ -23,6 +23,7 @@ from llmgw.site.parse import (
     parse_hosts,
     parse_settings,
     select,
+    unknown_scanners,
 )
 from llmgw.site.settings import (
     EngineVersion,
@@ -65,5 +66,6 @@ __all__ = [
     "parse_hosts",
     "parse_settings",
     "select",
+    "unknown_scanners",
     "wanted_replicas",
 ]

@@ -187,6 +187,20 @@ def make_site(
     return Site(settings, nodes, routers, catalogue)
 
 
+def unknown_scanners(site: Site) -> list[str]:
+    """A line for each node from which a fabric is to be scanned and that is no node of the inventory."""
+    names = [node.name for node in site.nodes]
+    found = []
+    for fabric, settings in site.settings.fabrics.items():
+        for written in settings.scan_from:
+            node = written.partition(":")[0]
+            if node not in names:
+                close = near(node, names)
+                hint = f"; did you mean {' or '.join(close)}?" if close else ""
+                found.append(f"fabrics/{fabric}/scan_from: there is no node {node} in the inventory{hint}")
+    return found
+
+
 def select(nodes: Iterable[InventoryHost], names: Iterable[str]) -> list[InventoryHost]:
     """The named nodes, in the order of `nodes`."""
     wanted = set(names)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
 
 from llmgw.base import Document, HostName, ModelName, Value
 from llmgw.site.catalogue import Engine
@@ -46,13 +46,25 @@ class Groups(Value):
     routers: str = "routers"
 
 
+_SCAN_FROM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[A-Za-z0-9_.-]+(/[1-9][0-9]{0,2})?)?")
+
+
+def _scan_from(written: str) -> str:
+    if not _SCAN_FROM.fullmatch(written):
+        raise ValueError("should be NODE or NODE:DEVICE/PORT, like gpu01:mlx5_0/1")
+    return written
+
+
+ScanFrom = Annotated[str, AfterValidator(_scan_from)]
+
+
 class FabricSettings(Value):
     """One physical fabric: its part, and where a scan of it should start."""
 
     role: Literal["compute", "storage"] = Field(
         "compute", description="replicas are never placed by storage fabrics"
     )
-    scan_from: tuple[str, ...] = Field((), description="NODE or NODE:DEVICE/PORT, tried in this order")
+    scan_from: tuple[ScanFrom, ...] = Field((), description="NODE or NODE:DEVICE/PORT, tried in this order")
 
 
 class ScanSettings(Value):

@@ -6,7 +6,7 @@ rows are what changed, a fabric that stays as it is takes no room, and a map kee
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -271,16 +271,23 @@ def forget_missed(state: State, fabric: str) -> None:
         connection.execute("UPDATE fabrics SET missed = '[]' WHERE name = ?", (fabric,))
 
 
-def current_paths(state: State) -> dict[str, "Paths"]:
-    """What placement needs of every fabric that has a map, by fabric name, each with its scan's number."""
-    from llmgw.fabric import Paths
+def current_paths(
+    state: State, *, read: "Callable[[str | bytes, str], Paths] | None" = None
+) -> "dict[str, Paths]":
+    """What placement needs of every fabric that has a map, by fabric name, each with its scan's number.
 
+    `read` makes a value of a document's text and the name of its source; else Paths.read does.
+    """
+    if read is None:
+        from llmgw.fabric import Paths
+
+        read = Paths.read
     found: dict[str, Paths] = {}
     for fabric in fabrics(state):
         row = state.one("SELECT paths FROM scans WHERE id = ?", fabric.best)
         text = _unpacked(row[0]) if row else None
         if text:
-            found[fabric.name] = Paths.read(text, f"scan {fabric.best}").model_copy(update={"scan": fabric.best})
+            found[fabric.name] = read(text, f"scan {fabric.best}").model_copy(update={"scan": fabric.best})
     return found
 
 

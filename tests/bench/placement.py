@@ -4,7 +4,7 @@
     placement.py INSTANCES ANSWERS     answers, and the time that each took
     placement.py --scale [N...]        generated sites of N nodes (1000 5000 10000): time, memory, what is left
     placement.py --repack [COUNT]      generated cases that fit only after moves: solved, moves
-    placement.py --plan [N]            make_plan from documents of a site of N nodes (10000): time and memory
+    placement.py --plan [N]            llmgw plan itself, from the store of a site of N nodes (10000): time and memory
 
 An instance (one JSON object a line) has nodes [{name, pod, leaf, gpus, kind, short, off_rail, cordoned}], wanted
 [{model, ordinal, nodes, gpus_per_node, kinds, leaf}], running [{model, ordinal, gpus_per_node, on}] and

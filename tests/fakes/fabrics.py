@@ -55,6 +55,10 @@ class Cluster:
         assert len(found) == 1, (name, found)
         return found[0]
 
+    def named_first(self, begin: str) -> str:
+        """The GUID of the first device whose name begins so."""
+        return next(guid for guid, one in self.devices.items() if one.name.split(";")[-1].startswith(begin))
+
     def cable(self, a: str, b: str = "", *, number: int = 0) -> Ends:
         """A cable of a device, or one of those between two, by their names."""
         one, other = self.named(a), self.named(b) if b else ""

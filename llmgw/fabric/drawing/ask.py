@@ -34,6 +34,13 @@ class Part:
     switches: frozenset[str]
     nodes: frozenset[str] | None
 
+    def has(self, fabric: Fabric, guid: str, port: int) -> bool:
+        """Whether a place of the fabric is in the part: a switch, or an adapter on one, of a node that it is about."""
+        adapter = fabric.adapters.get((guid, port))
+        if adapter is None:
+            return guid in self.switches
+        return adapter.leaf in self.switches and (self.nodes is None or adapter.node in self.nodes)
+
 
 def limited(fabric: Fabric, limit: str) -> Part:
     """The part that `pod=7`, `leaf=LG01-01` or `node=gpu07` names; UsageError for one that does not exist.

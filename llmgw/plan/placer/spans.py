@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import combinations, permutations
+from operator import add
 
 from llmgw.plan.placer.problem import Demand
 from llmgw.plan.placer.rng import SplitMix64
@@ -31,7 +32,9 @@ def _room(state: State, kinds: list[int], gpus: int) -> list[int]:
     columns = [state.at_least[kind][gpus] for kind in kinds]
     if not columns:
         return [0] * state.leaves
-    room = columns[0] if len(columns) == 1 else [sum(column) for column in zip(*columns, strict=True)]
+    room = columns[0]
+    for column in columns[1:]:
+        room = list(map(add, room, column))
     return [n if fabric >= 0 else 0 for n, fabric in zip(room, state.fabric_of, strict=True)]
 
 

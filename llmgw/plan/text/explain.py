@@ -62,7 +62,11 @@ def _table(found: Explanation, width: int) -> list[Line]:
     lines = [plain("  " + _columns(heading, widths), "dim")]
     for number, row in enumerate(rows):
         mark = Span("> ", "add") if number == 0 else Span("  ")
-        lines.append(line(mark, _columns(row, widths)))
+        shown = _columns(row, widths)
+        if len(shown) + 2 <= width:
+            lines.append(line(mark, shown))
+        else:
+            lines += [line(mark, _columns([*row[:-1], ""], widths)), *wrapped(row[-1], width=width, indent=6)]
     if len(found.rows) > _ROWS:
         lines.append(plain(f"  and {len(found.rows) - _ROWS} more leaves", "dim"))
     return lines
@@ -91,8 +95,11 @@ def _ranks(found: Explanation, ground: Ground, width: int) -> list[Line]:
         part = f"rank {seat.rank}" + (f", head, :{seat.port}" if seat.rank == 0 else "")
         node = ground.get(seat.n)
         rails = rails_words(node.path) if node else ""
-        text = f"  {seat.n.ljust(size)}  {part:<20} {gpu_words([seat.gpus]):<12} {rails}"
-        lines += [plain(text)] if len(text) <= width else wrapped(text, width=width, indent=2)
+        text = f"  {seat.n.ljust(size)}  {part:<20} {gpu_words([seat.gpus]):<12}"
+        if len(text) + 1 + len(rails) <= width:
+            lines.append(plain(f"{text} {rails}"))
+        else:
+            lines += [plain(text), *wrapped(rails, width=width, indent=size + 4)]
     return lines
 
 
@@ -117,4 +124,4 @@ def _verdict(found: Explanation) -> str:
         return f"{other} would do as well; the lower name decides."
     if found.decided.startswith(BETTER):
         return f"Seen alone {other} would suit it better; this way all replicas together fit best."
-    return f"What decided is: {found.decided}. The next best is {other}."
+    return f"Decided by {found.decided}: {other} comes second."

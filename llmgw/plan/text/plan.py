@@ -47,11 +47,11 @@ class View:
 def plan_lines(plan: Plan, view: View) -> list[Line]:
     """The whole text of `llmgw plan`."""
     body = plan.body
-    lines = [plain(text, "dim") for text in view.heading]
+    lines = [one for text in view.heading for one in wrapped(text, width=view.width, indent=0, style="dim")]
     if lines:
         lines.append(BLANK)
     if not body.actions and not body.unplaced:
-        lines.append(plain(nothing_to_do(body, view)))
+        lines += wrapped(nothing_to_do(body, view), width=view.width, indent=0)
         return [*lines, *_closing(body, view)]
     if body.actions:
         lines += [plain("  " + _legend(body), "dim"), BLANK]
@@ -149,7 +149,9 @@ def _why(action: Action, view: View) -> list[Line]:
     for part in (*whys, *reasons):
         lines += wrapped(part, width=view.width, indent=6)
     if action.drain_s and action.op in (Op.STOP, Op.MOVE, Op.REPLACE):
-        lines[-1] = (*lines[-1], Span(f"; drains up to {_minutes(action.drain_s)}"))
+        old = "the old one then drains" if action.op is Op.MOVE else "drains"
+        last = f"{lines.pop()[0].text.strip()}; {old} up to {_minutes(action.drain_s)}"
+        lines += wrapped(last, width=view.width, indent=6)
     if action.outage:
         lines += wrapped(
             "takes the model below its minimum: needs --allow-outage", width=view.width, indent=6, style="warn"

@@ -10,7 +10,7 @@ def collector_at_rest() -> Iterator[None]:
     """Keeps Python's cycle collector from running meanwhile.
 
     It would look at hundreds of thousands of new values again and again, a tenth of all time, and never find a
-    cycle: values of this package hold no reference upwards.
+    cycle: the values of maps and plans hold no reference upwards.
     """
     was_on = gc.isenabled()
     gc.disable()
