@@ -1,9 +1,13 @@
 """What goes to other machines, without any: steps, routes, sudoers lines, findings."""
 
+import json
 import os
 import re
 import shlex
 import stat
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw.base import visible
+from llmgw.base import LlmgwError, visible
 from llmgw.cli.logs import MASK, masker
 from llmgw.remote.findings import unreachable_finding
+from llmgw.remote.inventory import opened, read_listing
 from llmgw.remote.playbook import PLAYBOOKS, literal, ssh_arguments
 from llmgw.remote.scratch import run_folder
 from llmgw.remote.ssh import route
@@ -204,3 +209,21 @@ def test_b11_a_run_folder_that_a_killed_process_left_is_removed_and_a_live_one_i
                 [live.name, second.name, "llmgw-other", "llmgw-run-fresh"]
             )
     assert not live.exists()
+
+
+def test_b11_a_variable_that_ansible_vault_keeps_is_opened_with_the_sites_settings(tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").write_text(f"[defaults]\nvault_password_file = {tmp_path / 'password'}\n")
+    (tmp_path / "password").write_text("x")
+    argv = [str(Path(sys.executable).parent / "ansible-vault"), "encrypt_string", "--name", "sealed", "canary"]
+    argv += ["--vault-password-file", str(tmp_path / "password")]
+    sealed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    group = f"all:\n  hosts: {{n1: }}\n  vars:\n    number: 7\n{textwrap.indent(sealed, '    ')}"
+    (tmp_path / "hosts.yml").write_text(group)
+    known = read_listing(tmp_path / "hosts.yml")["_meta"]["hostvars"]["n1"]
+    assert "canary" not in json.dumps(known)
+    assert opened(known["sealed"], tmp_path / "hosts.yml") == "canary"
+    assert opened(known["number"], tmp_path / "hosts.yml") == "7"
+    (tmp_path / "password").write_text("y")
+    with pytest.raises(LlmgwError, match="ansible-vault") as caught:
+        opened(known["sealed"], tmp_path / "hosts.yml")
+    assert "vault_password_file" in caught.value.hint

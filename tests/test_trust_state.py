@@ -253,10 +253,16 @@ def test_a6_an_apply_killed_at_any_moment_leaves_a_plan_of_what_is_undone_and_st
         assert (Counter(site.starts()[before:]), site.doubled()) == (expected, []), moment
 
 
-PUBLISH = """
+LOAD = """
 import json, sys
-sys.path.insert(0, sys.argv[3])
+from importlib.machinery import SourceFileLoader
+library = sys.argv[-1]
+name = "ansible.module_utils.llmgw_quiet"  # as Ansible packs it with the module
+sys.modules[name] = SourceFileLoader(name, library + "/../module_utils/llmgw_quiet.py").load_module()
+sys.path.insert(0, library)
 from llmgw_publish import publish
+"""
+PUBLISH = """
 folder, first = sys.argv[1], int(sys.argv[2])
 for generation in range(first, first + 100000):
     text = json.dumps({"format": "llmgw-endpoints/1", "generation": generation, "written": "2026-12-01T00:00:00Z",
@@ -270,7 +276,14 @@ def test_a10_what_the_publishing_module_writes_is_never_seen_in_parts_nor_older(
     """Some hundred rewrites by the module of the playbook, killed at any moment; each read is whole and no older."""
     path, last, written = tmp_path / "endpoints.json", 0, 0
     for round_ in range(6):
-        argv = [sys.executable, "-c", PUBLISH, str(tmp_path), str(last), str(ROOT / "playbooks" / "library")]
+        argv = [
+            sys.executable,
+            "-c",
+            LOAD + PUBLISH,
+            str(tmp_path),
+            str(last),
+            str(ROOT / "playbooks" / "library"),
+        ]
         writer = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert writer.stdout
         for _ in range(20 + 7 * round_):
@@ -288,12 +301,10 @@ def test_a10_what_the_publishing_module_writes_is_never_seen_in_parts_nor_older(
 
 def test_a10_the_publishing_module_gives_an_older_generation_no_place(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from llmgw_publish import publish\n"
         'texts = [\'{"format":"llmgw-endpoints/1","generation":%d}\' % n for n in (7, 6, 7, 8)]\n'
         'wanted = [{"name": "endpoints.json", "text": text, "mode": "0644"} for text in texts]\n'
         "print([publish(sys.argv[1], one, False) for one in wanted])"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path), str(ROOT / "playbooks" / "library")]
+    argv = [sys.executable, "-c", LOAD + code, str(tmp_path), str(ROOT / "playbooks" / "library")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "['changed', 'older', 'same', 'changed']\n", done.stderr

@@ -9,8 +9,9 @@ from threading import Event
 from typing import Any
 
 from llmgw.base import LlmgwError
-from llmgw.cli.workspace import Workspace
+from llmgw.cli.workspace import HOSTS, Workspace
 from llmgw.plan.progress import Step
+from llmgw.remote.inventory import opened
 from llmgw.remote.publish import Change
 from llmgw.serving import Endpoint, EndpointsFile, EngineKeys, ServedModel
 from llmgw.serving.publishing import served_models
@@ -112,11 +113,14 @@ class SiteSecrets:
         return self._of_inventory(name, source.inventory or "")
 
     def _of_inventory(self, name: str, variable: str) -> str:
-        values = {str(own[variable]) for own in self.variables.values() if variable in own}
-        if len(values) != 1:
-            what = "no host has" if not values else "hosts differ in"
+        found = [own[variable] for own in self.variables.values() if variable in own]
+        if not found or any(value != found[0] for value in found):
+            what = "no host has" if not found else "hosts differ in"
             raise LlmgwError(f"secret {name}: {what} the inventory's {variable}")
-        return values.pop()
+        try:
+            return opened(found[0], self.folder / HOSTS)
+        except LlmgwError as error:
+            raise LlmgwError(f"secret {name}: {error.message}", hint=error.hint) from None
 
 
 def _read(path: Path, name: str) -> str:

@@ -57,6 +57,34 @@ def _environment(hosts: Path) -> Mapping[str, str]:
     }
 
 
+def opened(value: Any, hosts: Path) -> str:
+    """A variable's value as text; of one that Ansible vault keeps (`!vault`) what is in it: ansible-inventory shows
+    it sealed. LlmgwError, without either, where the vault cannot be opened."""
+    if not isinstance(value, Mapping) or "__ansible_vault" not in value:
+        return str(value)
+    program = Path(sys.executable).parent / "ansible-vault"
+    argv = [str(program) if program.exists() else "ansible-vault", "decrypt", "--output", "-", "-"]
+    try:
+        done = subprocess.run(
+            argv,
+            input=value["__ansible_vault"],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env=_environment(hosts),
+            start_new_session=True,  # without a terminal to ask for a password on
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LlmgwError(f"ansible-vault: {error}") from None
+    if done.returncode:
+        raise LlmgwError(
+            f"ansible-vault: {' '.join(done.stderr.split())[-300:]}",
+            hint="vault_password_file in the site's ansible.cfg, or ANSIBLE_VAULT_PASSWORD_FILE",
+        )
+    return done.stdout
+
+
 def _with_variables(listing: dict[str, Any]) -> dict[str, Any]:
     listing.setdefault("_meta", {}).setdefault("hostvars", {})
     return listing

@@ -38,11 +38,11 @@ import time
 import urllib.error
 import urllib.request
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import Problem, check_unit, make_supervisor, read_marks, supervisor_here
 
 # A proxy has no business between a node and itself.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+from ansible.module_utils.llmgw_quiet import QuietModule
 
 
 def fetch(rank, path, body=None, timeout=30):
@@ -152,7 +152,7 @@ def look(rank, timeout):
 
 def main():
     text = {"type": "str", "required": True}
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "ranks": {
                 "type": "list",

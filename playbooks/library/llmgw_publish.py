@@ -27,7 +27,7 @@ import os
 import tempfile
 import time
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.llmgw_quiet import QuietModule
 
 
 def generation(text):
@@ -103,7 +103,7 @@ def status(folder):
 
 def main():
     text = {"type": "str", "required": True}
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "folder": {"type": "path", "required": True},
             "files": {

@@ -45,7 +45,6 @@ import pwd
 import shlex
 import time
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
     MARKS,
     SWEEP,
@@ -58,6 +57,7 @@ from ansible.module_utils.llmgw_node import (
     supervisor_here,
     taken_ports,
 )
+from ansible.module_utils.llmgw_quiet import QuietModule
 
 
 def write(path, text, mode, owner):
@@ -196,7 +196,7 @@ def main():
         {"type": "path", "required": True},
     )
     secret = {"type": "dict", "required": True, "no_log": True}
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "ranks": {
                 "type": "list",
