@@ -93,52 +93,8 @@ def _cordon_and_drain(site: LabSite) -> None:
     assert site.chat("count").whole
 
 
-def test_an_ssh_cut_right_after_a_start_starts_nothing_twice(site: LabSite) -> None:
-    site.catalogue({"count": model("count.gguf", llama())})
-    (placed,) = site.json("plan")["body"]["placements"]
-    name = placed["nodes"][0]["n"]
-    node = site.lab.nodes[name]
-    going = site.popen("apply", "--yes")
-    try:
-        wait_until(lambda: bool(node.processes("llama-server")), node.log, timeout_s=60)
-        node.cut()
-        going.kill()
-    finally:
-        going.communicate()
-    (pid,) = node.processes("llama-server")
-    site.llmgw("apply", "--yes", code=None)
-    assert node.processes("llama-server") == [pid]
-    node.heal()
-    node.ready()
-    site.llmgw("apply", "--yes")
-    assert node.processes("llama-server") == [pid]
-    assert sum(map(len, site.units().values())) == 1
-    assert site.endpoints() == {"count/0": "ready"}
-
-
-def test_a_node_that_freezes_during_an_apply_is_named_and_the_next_apply_finishes(site: LabSite) -> None:
-    site.catalogue({"count": model("count.gguf", llama(gpus=4, shapes=["1x4"]), replicas=3)})
-    placed = site.json("plan")["body"]["placements"]
-    frozen = site.lab.nodes[placed[0]["nodes"][0]["n"]]
-    going = site.popen("apply", "--yes")
-    wait_until(lambda: _rows(site) > 0, frozen.log, timeout_s=60)
-    frozen.freeze()
-    try:
-        out, err = going.communicate(timeout=240)
-        assert going.returncode == 5, out + err
-        named = [line.split() for line in out.splitlines() if "UNREACHABLE" in line]
-        assert any(frozen.name in words and placed[0]["replica"] in words for words in named), out
-        assert sorted(site.endpoints().values()) == ["ready", "ready"]
-    finally:
-        frozen.thaw()
-        frozen.ready()
-    site.llmgw("apply", "--yes")
-    assert sorted(site.endpoints().values()) == ["ready"] * 3
-    assert sum(map(len, site.units().values())) == 3
-
-
-@pytest.mark.parametrize("row", [1, 2, 3, 4, 6])
-def test_after_a_kill_of_an_apply_the_next_plan_shows_the_rest(site: LabSite, row: int) -> None:
+@pytest.mark.parametrize("row", [2, 4])
+def test_a6_after_a_kill_of_an_apply_the_next_plan_shows_the_rest(site: LabSite, row: int) -> None:
     going = site.popen("apply", "--yes")
     try:
         wait_until(lambda: _rows(site) >= row, lambda: f"{_rows(site)} rows", timeout_s=90)

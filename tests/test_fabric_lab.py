@@ -143,7 +143,8 @@ def test_a_fabric_that_nobody_named_beside_one_for_compute_places_no_replica(lab
     assert (
         f"{made_up['name']}: the settings name compute for compute, and not this one; no replica is" in done.stderr
     )
-    assert "nothing is placed by it: the settings name compute" in site.llmgw("plan", "--no-refresh").stdout
+    heading = " ".join(site.llmgw("plan", "--no-refresh").stdout.split())
+    assert "nothing is placed by it: the settings name compute" in heading
     site.settings["fabrics"]["storage"] = {"role": "storage", "scan_from": ["n3:mlx5_2/1"]}
     site.write()
     assert f"{made_up['name']} is storage from now on" in scan(site).stderr

@@ -18,7 +18,6 @@ from llmgw.remote.steps import facts_query, plain, scan_port
 from llmgw.site import HostVariables, InventoryHost, Site, parse_catalogue, parse_settings
 from tests.lab.kernel import wait_until
 from tests.lab.lab import Lab
-from tests.lab.node import Node
 from tests.lab.site import PUBLISHED, RUNS, Chat, LabSite, llama, model
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine, pytest.mark.slow]
@@ -57,11 +56,18 @@ class Load:
         self.chats: list[Chat | Exception] = []
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(streams)]
+        self._threads.append(threading.Thread(target=self._stand_back))
+
+    def _stand_back(self) -> None:
+        """Let the engines have what processor time nobody else wants: here they share it with the control host."""
+        while not self._ended.wait(1):
+            for name in ("n1", "n2", "n3", "n4"):
+                self.site.lab.nodes[name].console("renice -n 19 -u llmgw")
 
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                self.chats.append(self.site.chat(self.name, tokens=120))
+                self.chats.append(self.site.chat(self.name, tokens=100))
             except Exception as error:
                 self.chats.append(error)
                 time.sleep(0.2)
@@ -143,23 +149,26 @@ def health(site: LabSite, node: str, port: int) -> int:
 
 
 def reconciled(site: LabSite, until: Callable[[], bool], *, timeout_s: float = 120) -> str:
-    """Rounds of reconcile until that holds; what they printed."""
+    """Rounds of reconcile, at least one, until that holds; what they printed."""
     said, ends = "", time.monotonic() + timeout_s
-    while not until():
-        assert time.monotonic() < ends, said
+    while True:
         said += site.llmgw("reconcile", code=None).stdout
-    return said
+        if until():
+            return said
+        assert time.monotonic() < ends, said
 
 
 def test_a_replica_that_lost_a_rank_behind_a_healthy_head_is_withdrawn_and_restarted_whole_once(
     site: LabSite,
 ) -> None:
-    site.write(("n1", "n2"))
+    site.write(("n1", "n2", "n3"))
+    site.llmgw("fabric", "scan")
     site.catalogue(two_ranks())
     site.llmgw("apply", "--yes")
     (endpoint,) = site.published()["endpoints"]
     port = int(endpoint["url"].rpartition(":")[2])
-    head, worker = site.lab.nodes[endpoint["node"]], site.lab.nodes[{"n1": "n2", "n2": "n1"}[endpoint["node"]]]
+    (other,) = set(site.units()) - {endpoint["node"]}
+    head, worker = site.lab.nodes[endpoint["node"]], site.lab.nodes[other]
     before = {node.name: set(node.processes("vllm serve")) for node in (head, worker)}
     assert site.llmgw("reconcile").stdout == "m/0: ready\n"
     worker.sh("pkill -9 -u llmgw")
@@ -174,11 +183,11 @@ def test_a_replica_that_lost_a_rank_behind_a_healthy_head_is_withdrawn_and_resta
     settled = reconciled_to_silence(site)
     assert "started on" not in settled
     repairs = [one for one in site.json("history")["events"] if one["kind"] == "repair"]
-    assert [one["subject"] for one in repairs].count(
+    assert [one["name"] for one in repairs].count(
         "m/0"
     ) <= 2  # started; and published where that took a second look
     assert sum("started on" in one["message"] for one in repairs) == 1
-    assert {name: len(units) for name, units in site.units().items()} == {"n1": 1, "n2": 1}
+    assert [len(units) for units in site.units().values()] == [1, 1]
 
 
 def before_alive(site: LabSite, before: Mapping[str, set[int]]) -> bool:
@@ -207,19 +216,21 @@ def test_a_node_that_is_frozen_cut_off_for_a_while_for_long_or_rebooted(site: La
     node, pids = site.lab.nodes[home], site.lab.nodes[home].processes("vllm serve")
     table: list[tuple[str, str, str, str]] = []
 
-    def look(moment: str) -> str:
+    def look(moment: str, *, asleep: str = "") -> str:
         said = site.llmgw("reconcile", code=None).stdout.strip()
         (row,) = [one for one in site.json("status")["replicas"] if one["name"] == "m/0"][:1]
-        copies = {name: len(units) for name, units in site.units(*("n1", "n2")).items()}
+        awake = {"n1", "n2"} - {asleep}  # a frozen one cannot even be asked on its console
+        copies = {name: len(units) for name, units in site.units(*sorted(awake)).items()}
         table.append((moment, f"{row['state']}, {row['health']}", str(copies), said))
         return said
 
     try:
         node.freeze()
         time.sleep(8)
-        assert "unreachable" in look("frozen")
+        assert "unreachable" in look("frozen", asleep=home)
         assert site.endpoints() == {}
         assert "Nothing to change" in site.llmgw("apply", "--yes").stdout
+        assert site.units(other) == {}
         node.thaw()
         node.ready()
         reconciled(site, lambda: site.endpoints() == {"m/0": "ready"})
@@ -258,22 +269,23 @@ def test_a_node_without_systemd_is_started_repaired_and_left_clean(site: LabSite
     site.catalogue(one_rank())
     node = site.lab.nodes["l1"]
     site.llmgw("apply", "--yes")
-    (pid,) = node.console("pgrep -o -u llmgw -f 'vllm serve'").stdout.split()
-    node.sh("su -s /bin/sh llmgw -c 'echo x >/dev/shm/nccl-left-over'")
+    reconciled_to_silence(site)
+    pid = min(
+        node.processes("vllm serve")
+    )  # it runs as the account that logs in: nothing here may change to another
+    node.sh("su -s /bin/sh ops -c 'echo x >/dev/shm/nccl-left-over'")
     node.sh(f"kill -9 {pid}")
-    said = reconciled(site, lambda: site.endpoints() == {"m/0": "ready"} and pid not in alive(node))
-    assert "m/0: failed" in said or "-> failed" in said
-    assert alive(node)
-    assert "1 2 3" in site.llmgw("replicas", "logs", "m/0", code=None).stdout or node.sh(f"ls {RUNS}")
+    said = reconciled(
+        site, lambda: site.endpoints() == {"m/0": "ready"} and pid not in node.processes("vllm serve")
+    )
+    assert "m/0: ready -> failed: rank 0 on l1 has ended" in said
+    assert site.llmgw("replicas", "logs", "m/0").stdout
+    assert site.llmgw("replicas", "logs", "m/0", "--previous").stdout
     site.catalogue({})
     site.llmgw("apply", "--yes", "--allow-outage")
-    assert alive(node) == []
+    assert node.processes("vllm serve") == []
     assert node.sh("ls /dev/shm") == ""
     assert [line for line in node.sh(f"ls {RUNS}").split() if not line.endswith(".log")] == []
-
-
-def alive(node: Node) -> list[str]:
-    return node.console("pgrep -u llmgw").stdout.split()
 
 
 # -- by hand ---------------------------------------------------------------------------------------------------------
@@ -283,6 +295,7 @@ def by_hand(site: LabSite, playbook: str, variables: Mapping[str, Any], *options
     given.write_text(json.dumps(variables))
     argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(site.folder / "hosts.yml")]
     argv += [str(PLAYBOOKS / f"{playbook}.yml"), "-e", f"@{given}", *options]
+    argv += ["-l", "n1"] if playbook == "node_prepare" else []  # the others name their hosts themselves
     done = site.lab.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, f"{playbook} {options}\n{done.stdout}\n{done.stderr}"
     recap = done.stdout.rpartition("PLAY RECAP")[2]
@@ -292,7 +305,7 @@ def by_hand(site: LabSite, playbook: str, variables: Mapping[str, Any], *options
 def test_every_playbook_runs_by_hand_checks_without_changing_and_changes_once(site: LabSite) -> None:
     site.write(("n1",))
     node, r1 = site.lab.nodes["n1"], site.lab.nodes["r1"]
-    node.sh(f"rm -rf {RUNS}; gpasswd -d ops llmgw; rm -f /etc/sudoers.d/llmgw")
+    node.sh(f"rm -rf {RUNS} /etc/sudoers.d/llmgw; userdel llmgw")
     example = {path.stem: json.loads(path.read_text()) for path in (PLAYBOOKS / "examples").glob("*.json")}
     settings = parse_settings((site.folder / "llmgw.yml").read_text(), "llmgw.yml")
     host = InventoryHost(name="n1", variables=HostVariables(), connection={"ansible_host": node.address})
@@ -317,12 +330,13 @@ def test_every_playbook_runs_by_hand_checks_without_changing_and_changes_once(si
     assert set(variables) == set(example) == {path.stem for path in PLAYBOOKS.glob("*.yml")}
     ways = (("--check", "--diff"), (), ("--check", "--diff"), ())
     recaps = {
-        playbook: [by_hand(site, playbook, given, "-l", "n1,r1", *options)["changed"] for options in ways]
+        playbook: [by_hand(site, playbook, given, *options)["changed"] for options in ways]
         for playbook, given in variables.items()
     }
     changes, reads = [1, 1, 0, 0], [0, 0, 0, 0]
     checked, prepared, *again = recaps.pop("node_prepare")
-    assert (checked, again) == (prepared, [0, 0])
+    assert 0 < checked <= prepared  # without its account a node cannot be asked everything
+    assert again == [0, 0]
     assert recaps == {
         "facts": reads,
         "engine_start": changes,
@@ -331,5 +345,5 @@ def test_every_playbook_runs_by_hand_checks_without_changing_and_changes_once(si
         "fabric_scan": reads,
         "publish": changes,
     }
-    assert alive(node) == []
+    assert node.processes("vllm serve") == []
     assert r1.sh(f"cat {PUBLISHED}/endpoints.json") == document["text"]

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum, auto
 
 from llmgw.base import count, natural_key, replica_name
-from llmgw.plan.copies import Copy, CopyState, PublishedAs, url_of
+from llmgw.plan.choice import View, leaving, preference, worst_first
+from llmgw.plan.copies import Copy, CopyState, PublishedAs
 from llmgw.plan.kinds import Eligibility
 from llmgw.plan.nodes import QUIET, Ground, NodeState
+from llmgw.plan.scope import Scope
 from llmgw.plan.spec import Spec, changes, spec_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Catalogue, Shape
@@ -64,38 +65,6 @@ class Roster:
     bystanders: tuple[Copy, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What the operator narrowed the plan to. `replicas` None: everything. `replace`: to be started anew anyway."""
-
-    replicas: frozenset[str] | None = None
-    replace: frozenset[str] = frozenset()
-
-    def covers(self, replica: str) -> bool:
-        return self.replicas is None or replica in self.replicas
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What judging a copy takes."""
-
-    catalogue: Catalogue
-    ground: Ground
-    standing: Standing
-    published: Mapping[str, PublishedAs]
-    scope: Scope
-    eligibility: Eligibility
-
-
-_FIRST = {
-    CopyState.RUNNING: 0,
-    CopyState.UNKNOWN: 1,
-    CopyState.BROKEN: 2,
-    CopyState.LOST: 3,
-    CopyState.ENDED: 4,
-}
-
-
 def call_roll(
     catalogue: Catalogue,
     ground: Ground,
@@ -107,7 +76,7 @@ def call_roll(
     eligibility: Eligibility,
 ) -> Roster:
     """Members in natural order of their names; endings in that order too."""
-    view = _View(catalogue, ground, standing, published, scope, eligibility)
+    view = View(catalogue, ground, standing, published, scope, eligibility)
     best, endings = _one_each(view, found)
     members: list[Member] = []
     groups = _groups(catalogue)
@@ -153,7 +122,7 @@ def _groups(catalogue: Catalogue) -> dict[tuple[str, str | None], str]:
     }
 
 
-def _one_each(view: _View, found: Sequence[Copy]) -> tuple[list[Copy], list[Ending]]:
+def _one_each(view: View, found: Sequence[Copy]) -> tuple[list[Copy], list[Ending]]:
     """Of each replica the copy to keep, and the duplicates to end."""
     by_name: dict[str, list[Copy]] = {}
     for copy in found:
@@ -161,7 +130,7 @@ def _one_each(view: _View, found: Sequence[Copy]) -> tuple[list[Copy], list[Endi
     best, endings = [], []
     for copies in by_name.values():
         if len(copies) > 1:
-            copies.sort(key=lambda copy: _preference(view, copy))
+            copies.sort(key=lambda copy: preference(view, copy))
         first, *others = copies
         best.append(first)
         endings += [
@@ -172,40 +141,17 @@ def _one_each(view: _View, found: Sequence[Copy]) -> tuple[list[Copy], list[Endi
     return best, endings
 
 
-def _preference(view: _View, copy: Copy) -> tuple[int, bool, bool, float, str, str]:
-    """Of two copies that run, the one that is as it is to be stays; of equals the published one, then the newer."""
-    known = view.published.get(url_of(view.ground, copy), PublishedAs())
-    started = copy.started.started_at or datetime(1970, 1, 1, tzinfo=UTC)
-    return (
-        _FIRST[copy.state],
-        not _is_settled(view, copy),
-        known.id != copy.name,
-        -started.timestamp(),
-        copy.started.plan,
-        copy.started.action,
-    )
-
-
-def _is_settled(view: _View, copy: Copy) -> bool:
-    """Whether a copy neither has to leave its nodes nor to be started anew."""
-    model = view.catalogue.models.get(copy.model)
-    profile = copy.profile or (model.default if model else "")
-    if model is None or profile not in model.profiles or _leaving(view, copy):
-        return False
-    return copy.started.spec == spec_of(copy.model, model, profile).mark()
-
-
 def reachable(ground: Ground, copy: Copy) -> bool:
     """Whether some rank of it runs on a node that answers."""
     return any((node := ground.get(name)) is not None and node.state not in QUIET for name, _ in copy.runs())
 
 
-def _ordinals(view: _View, model: str, profile: str, here: Mapping[int, Copy]) -> tuple[list[int], list[Ending]]:
+def _ordinals(view: View, model: str, profile: str, here: Mapping[int, Copy]) -> tuple[list[int], list[Ending]]:
     """The ordinals to have, and the copies that are too many: what runs keeps its ordinal."""
     wanted = view.catalogue.models[model].counts()[profile]
     alive = {n: copy for n, copy in here.items() if copy.state is not CopyState.ENDED}
     if len(alive) > wanted:
-        order = _worst_first(view, model, profile, alive)
+        order = worst_first(view, model, profile, alive)
         gone = order[: len(alive) - wanted]
         why = f"{count(wanted, 'replica')} wanted, {len(alive)} run"
         return sorted(set(alive) - set(gone)), [Ending(alive[n], why) for n in gone]
@@ -213,49 +159,8 @@ def _ordinals(view: _View, model: str, profile: str, here: Mapping[int, Copy]) -
     return sorted([*alive, *(next(free) for _ in range(wanted - len(alive)))]), []
 
 
-def _worst_first(view: _View, model: str, profile: str, alive: Mapping[int, Copy]) -> list[int]:
-    """Which copies to end first when there are too many.
-
-    What does not run well, what has to leave or change anyway, what crosses leaves or uses short cables, what
-    shares its leaf with most of the others, and last the highest ordinal. One is chosen at a time.
-    """
-    mark = spec_of(model, view.catalogue.models[model], profile).mark()
-    left = dict(alive)
-    order: list[int] = []
-    while left:
-        worst = max(left, key=lambda n: _badness(view, mark, n, left))
-        order.append(worst)
-        del left[worst]
-    return order
-
-
-def _badness(view: _View, mark: str, ordinal: int, left: Mapping[int, Copy]) -> tuple[int, ...]:
-    copy = left[ordinal]
-    ground = view.ground
-    nodes = [node for name in copy.nodes if (node := ground.get(name))]
-    leaves = {node.leaf for node in nodes}
-    pods = {node.pod for node in nodes}
-    beside = sum(
-        bool(leaves & {node.leaf for name in other.nodes if (node := ground.get(name))})
-        for n, other in left.items()
-        if n != ordinal
-    )
-    spans = len(copy.nodes) > 1
-    return (
-        _FIRST[copy.state],
-        any(node.state is NodeState.DRAINING for node in nodes),
-        copy.started.spec != mark,
-        len(pods),
-        len(leaves),
-        beside,
-        sum(len(node.path.short) for node in nodes if node.path) if spans else 0,
-        sum(node.path.off_rail for node in nodes if node.path) if spans else 0,
-        ordinal,
-    )
-
-
 def _member(
-    view: _View, name: str, what: tuple[str, str, int], spec: tuple[Spec, str], copy: Copy | None
+    view: View, name: str, what: tuple[str, str, int], spec: tuple[Spec, str], copy: Copy | None
 ) -> Member:
     model, profile, ordinal = what
     fate, why = _fate(view, name, (model, profile), spec, copy)
@@ -263,7 +168,7 @@ def _member(
 
 
 def _fate(
-    view: _View, name: str, what: tuple[str, str], spec: tuple[Spec, str], copy: Copy | None
+    view: View, name: str, what: tuple[str, str], spec: tuple[Spec, str], copy: Copy | None
 ) -> tuple[Fate, str]:
     if copy is None:
         return Fate.START, WANTED
@@ -276,15 +181,15 @@ def _fate(
     why = _wish(view, name, spec, copy)
     if copy.state is CopyState.UNKNOWN:
         return Fate.HOLD, f"{copy.why}{f'; to be changed when it does: {why}' if why else ''}"
-    leaving = _leaving(view, copy)
-    if leaving:
-        return Fate.ELSEWHERE, leaving
+    away = leaving(view, copy)
+    if away:
+        return Fate.ELSEWHERE, away
     if not why:
         return Fate.KEEP, ""
     return (Fate.REPLACE if _fits_there(view, what, copy) else Fate.ELSEWHERE), why
 
 
-def _wish(view: _View, name: str, spec: tuple[Spec, str], copy: Copy) -> str:
+def _wish(view: View, name: str, spec: tuple[Spec, str], copy: Copy) -> str:
     """Why a copy has to be started anew; empty where it has not."""
     if copy.state is CopyState.BROKEN:
         return copy.why
@@ -294,15 +199,7 @@ def _wish(view: _View, name: str, spec: tuple[Spec, str], copy: Copy) -> str:
     return "asked for with --replace" if name in view.scope.replace else ""
 
 
-def _leaving(view: _View, copy: Copy) -> str:
-    for name in copy.nodes:
-        node = view.ground.get(name)
-        if node and node.state is NodeState.DRAINING:
-            return f"{name} is drained" + (f" ({node.note})" if node.note else "")
-    return ""
-
-
-def _fits_there(view: _View, what: tuple[str, str], copy: Copy) -> bool:
+def _fits_there(view: View, what: tuple[str, str], copy: Copy) -> bool:
     """Whether the copy's nodes and GPUs are one of the profile's shapes, and its nodes may be started on."""
     profile = view.catalogue.models[what[0]].profiles[what[1]]
     counts: Collection[int] = {len(run.gpus) for _, run in copy.last_runs()}

@@ -1,12 +1,23 @@
 """What the operator narrowed a plan to: --target and --replace, checked against what there is."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from llmgw.base import UsageError, natural, near, replica_parts
 from llmgw.plan.copies import Copy
 from llmgw.plan.document import Options
-from llmgw.plan.roster import Scope
 from llmgw.site import Catalogue, Site, wanted_replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the operator narrowed the plan to. `replicas` None: everything. `replace`: to be started anew anyway."""
+
+    replicas: frozenset[str] | None = None
+    replace: frozenset[str] = frozenset()
+
+    def covers(self, replica: str) -> bool:
+        return self.replicas is None or replica in self.replicas
 
 
 def scope_of(site: Site, options: Options, found: Sequence[Copy]) -> Scope:

@@ -15,9 +15,9 @@ from llmgw.plan.nodes import Ground, NodeState, survey
 from llmgw.plan.placements import placements_of
 from llmgw.plan.placer import Answer, Demand, Spot, place
 from llmgw.plan.reasons import Reasons
-from llmgw.plan.roster import Fate, Member, Roster, Scope, call_roll
+from llmgw.plan.roster import Fate, Member, Roster, call_roll
 from llmgw.plan.schedule import Floor
-from llmgw.plan.scope import scope_of
+from llmgw.plan.scope import Scope, scope_of
 from llmgw.plan.standing import Standing
 from llmgw.plan.surge import moved_away, surge
 from llmgw.plan.task import Task, make_task

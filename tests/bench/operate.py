@@ -208,9 +208,12 @@ def help_() -> None:
 def _timed(argv: Sequence[str], *, rounds: int = 7) -> tuple[float, float]:
     """The least wall and CPU time of a command, seconds."""
     walls, cpus = [], []
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(rounds):
         before, began = os.times(), time.monotonic()
-        done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+        done = subprocess.run(
+            argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, env=environment, check=False
+        )
         after = os.times()
         assert done.returncode == 0, done.stderr
         walls.append(time.monotonic() - began)
