@@ -45,9 +45,13 @@ demo: ## from nothing to a streamed answer, every part real
 demo-down: ## the end of the demo
 	@tests/lab/demo.sh down
 
-bench: env ## figures, none of which fails anything
+bench: env engine ## figures, none of which fails anything
 	$(PY) -m tests.lab.bench
-	@for file in tests/bench_*.py; do [ ! -e "$$file" ] || { echo "== $$file"; $(PY) -m "$$(echo "$${file%.py}" | tr / .)"; }; done
+	$(PY) -m tests.bench.fabric
+	$(PY) -m tests.bench.placement --scale
+	$(PY) -m tests.bench.placement --plan
+	$(PY) -m tests.bench.operate
+	$(PY) -m tests.bench.router.bench
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
 	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --all-extras \

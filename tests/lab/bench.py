@@ -1,4 +1,4 @@
-"""Figures of the lab; nothing fails by them. Other parts' figures: tests/bench_*.py.
+"""Figures of the lab; nothing fails by them. Other parts' figures: tests/bench/.
 
 python -m tests.lab.bench [COUNT…]       hosts at once (1 4 8 32)
 """
