@@ -34,7 +34,7 @@ check: env ## style, types, layers and the fast tests; under two minutes
 	ruff check .
 	mypy
 	lint-imports
-	pytest -m "not ($(SLOW))"
+	pytest -n auto --dist worksteal -m "not ($(SLOW))"
 
 test: packages env engine check ## everything, real parts included; skips with a reason what the machine cannot do
 	pytest -rs -m "$(SLOW)"

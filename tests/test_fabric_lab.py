@@ -110,12 +110,19 @@ def test_a_fabric_that_hangs_is_given_up_and_costs_not_the_other_fabric(site: La
     site.write()
     compute = site.lab.fabrics["compute"]
     compute.hang()
-    done = scan(site, "--cron", "--timeout", "15", code=1)
+    figures = site.folder / "llmgw.prom"
+    done = scan(site, "--cron", "--timeout", "15", "--textfile", str(figures), code=1)
     compute.go_on()
     compute.forget_clients()
     (line,) = done.stderr.splitlines()
     assert line.startswith("llmgw: no map of compute came about: ")
     assert "took more than 3 s" in line
+    for line in (
+        'success{fabric="compute"} 0.0',
+        'success{fabric="storage"} 1.0',
+        'complete{fabric="compute"} 1.0',
+    ):
+        assert f"llmgw_fabric_scan_{line}\n" in figures.read_text()
     after = {name: _times(site, name) for name in ("compute", "storage")}
     assert after == {"compute": before["compute"], "storage": before["storage"] + 1}
 

@@ -170,3 +170,33 @@ def test_a_fabric_that_was_asked_for_and_gave_no_map_is_unseen(rounds: Rounds) -
     done = rounds.begin(ports_of(compute()), only=["compute", "nope"])
     done.settle(text("gpu0001", "mlx5_0", compute()))
     assert done.unseen == ["nope"]
+
+
+def test_a_fabric_that_nobody_knows_is_refused_before_any_node_is_asked(
+    rounds: Rounds, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = rounds.workspace.site_folder
+    assert run(["--site", str(folder), "--state", str(folder / "state.db"), "fabric", "scan", "computee"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no fabric computee" in said
+    assert "did you mean compute?" in said
+
+
+def test_no_more_scans_are_kept_than_the_settings_say_and_always_the_map(
+    rounds: Rounds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds.workspace.path("llmgw.yml").write_text(SETTINGS + "scan: {keep: 2}\n")
+    rounds.workspace.path("models.yml").write_text("format: llmgw-models/1\nmodels: {}\n")
+    begin = ["--site", str(rounds.workspace.site_folder), "--state", str(tmp_path / "x.db"), "fabric"]
+    whole = tmp_path / "whole"
+    whole.write_text(compute().text())
+    assert run([*begin, "scan", "compute", "--from", str(whole)]) == 0
+    for number in range(5):
+        part = compute()
+        part.silence("leaf-1-2") if number % 2 else part.short("gpu0001 mlx5_0", "1xHDR")
+        lost = "query_smp.c:186; umad (DR path slid 0; dlid 0; 0,1,9 Attr 0x11:0) bad status 110; timed out\n"
+        whole.write_text(lost + part.text())
+        assert run([*begin, "scan", "compute", "--from", str(whole)]) == 0
+    capsys.readouterr()
+    assert run([*begin, "history", "compute", "--no-headers"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["6", "5", "1"]

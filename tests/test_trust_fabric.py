@@ -241,7 +241,9 @@ def test_c9_figures_of_hostile_names_parse_and_a_record_is_a_line(hostile: LLMGW
     text = one_leaf("=cmd()|'/c calc'!A0 mlx5_0", 'x"} 1 mlx5_0', "n3 mlx5_0", "n4 mlx5_0", "n5 mlx5_0")
     short = text.replace('1[" ', "1").replace("4xHDR", "1xHDR", 1)
     (tmp_path / "short").write_text(short)
-    hostile("scan", 'ib"} 9\nevil 1', "--from", tmp_path / "short")
+    for name in ('ib"} 9\nevil 1', "../../x", "", "-x", "a/b", "=cmd()"):
+        assert hostile("scan", "--from", tmp_path / "short", "--", name)[0] == 2
+    assert hostile("scan", "short", "--from", tmp_path / "short")[0] == 0
     families = list(text_string_to_metric_families(hostile("export", "-f", "prometheus")[1]))
     assert all(family.name.startswith("llmgw_fabric_") for family in families)
     values = [value for family in families for sample in family.samples for value in sample.labels.values()]

@@ -69,10 +69,10 @@ def diff(
 def _two(workspace: Workspace, words: Sequence[str], since: str | None) -> "tuple[Topology, Topology]":
     """The two maps that are meant."""
     files = [word for word in words if not word.isdecimal() and ("/" in word or Path(word).is_file())]
-    if files:
-        if len(words) != 2 or len(files) != 2 or since:
-            raise UsageError("of files there must be two: OLD and NEW")
+    if len(files) == len(words) == 2 and not since:
         return _read_map(files[0]), _read_map(files[1])
+    if any("/" in word for word in words):
+        raise UsageError("of files there must be two: OLD and NEW")
     name = words[0] if words and not words[0].isdecimal() else None
     numbers = words[1:] if name else words
     if len(numbers) > 2 or not all(word.isdecimal() for word in numbers) or (since and len(numbers) > 1):
@@ -216,7 +216,8 @@ def forget(workspace: Workspace, name: str, missed: bool, yes: bool) -> None:
     from llmgw.cli.confirm import confirm
     from llmgw.cli.keeping import missed_in
     from llmgw.cli.maps import stored
-    from llmgw.store.maps import forget_fabric, forget_missed
+    from llmgw.store.known import forget_missed
+    from llmgw.store.maps import forget_fabric
 
     fabric = stored(workspace.store, name)
     if missed:

@@ -96,7 +96,21 @@ def scan(
         return _alone(workspace, manner, lambda: _round(workspace, names, manner, output))
     if len(names) != 1:
         raise UsageError("--from wants exactly one FABRIC: the name to remember it by")
+    _check_name(names[0])
     return _alone(workspace, manner, lambda: _from_text(workspace, names[0], file, manner, output))
+
+
+def _check_name(name: str) -> None:
+    """UsageError for what cannot be a fabric's name in llmgw.yml either; it becomes a file's name on router hosts."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from llmgw.base import ModelName
+
+    try:
+        TypeAdapter(ModelName).validate_python(name)
+    except ValidationError as error:
+        what = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{name!r} is no name for a fabric: {what}") from None
 
 
 def _alone(workspace: Workspace, manner: Manner, work: Callable[[], int]) -> int:

@@ -25,12 +25,12 @@ from llmgw.fabric import (
 )
 from llmgw.store import State
 from llmgw.store.history import record
+from llmgw.store.known import missed_text
 from llmgw.store.maps import (
     NewScan,
     StoredFabric,
     fabrics,
     maps_until,
-    missed_text,
     repeat_scan,
     save_scan,
     topology_text,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from llmgw.base import count, duration
+from llmgw.base.bulk import collector_at_rest
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.maps import Ground, placing_paths
 from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
@@ -87,6 +88,7 @@ def known_facts(store: State, site: Site) -> Facts:
     return presume(facts, starts_since(store, max(held, min(seen))))
 
 
+@collector_at_rest()
 def standing(store: State, facts: Facts) -> Standing:
     """What the store remembers, and the GPUs of what could not be proved gone."""
     file = endpoints(store)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from llmgw.base import LlmgwError, count, visible
+from llmgw.base import LlmgwError, UsageError, count, near, visible
 from llmgw.cli.asking import ask_nodes
 from llmgw.cli.keeping import Brought, Kept, keep
 from llmgw.cli.maps import Ground, earlier_domains, ground, inventory_ports, mapped
@@ -24,8 +24,9 @@ from llmgw.fabric import (
 )
 from llmgw.remote.playbook import Session
 from llmgw.remote.scanning import ScanText, run_scans
-from llmgw.site import unknown_scanners
-from llmgw.store.maps import devices, drop_old_scans, fabrics, rename_fabric, scans
+from llmgw.site import ScanSettings, unknown_scanners
+from llmgw.store.known import devices
+from llmgw.store.maps import drop_old_scans, fabrics, rename_fabric, scans
 from llmgw.store.nodes import load_facts
 
 FAILURES = 8
@@ -43,6 +44,7 @@ class Round:
     only: frozenset[str]
     until: float
     tell: Callable[[str], None] = say
+    answered: int = 0
     kept: list[Kept] = field(default_factory=list)
     tried: set[ScanSource] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
@@ -142,6 +144,7 @@ def scan_all(
     The nodes are asked for their adapters first, so that every port has its owner and its state. No scan is begun
     after `limit_s` seconds.
     """
+    _check_known(workspace, only)
     site, until = workspace.site, time.monotonic() + limit_s
     for line in unknown_scanners(site):
         tell(line)
@@ -151,13 +154,29 @@ def scan_all(
     ports = tuple(port for port in inventory_ports(facts) if port.node in answering)
     under = Ground(tuple(node.name for node in site.nodes), inventory_ports(facts), site.settings)
     with workspace.session() as session:
-        round_ = Round(workspace, session, under, frozenset(only), until, tell)
+        round_ = Round(workspace, session, under, frozenset(only), until, tell, len(answering))
         _known_fabrics(round_, ports)
         if not only:
             _unseen_ports(round_, ports)
-    settings = workspace.settings.scan
-    drop_old_scans(workspace.store, keep=settings.keep, keep_days=settings.keep_days, now=datetime.now(UTC))
+    _drop_old(workspace)
     return round_
+
+
+def _drop_old(workspace: Workspace) -> None:
+    """Forget what the settings do not want kept; their defaults where no site is named."""
+    scan = workspace.settings.scan if workspace.folder else ScanSettings()
+    drop_old_scans(workspace.store, keep=scan.keep, keep_days=scan.keep_days, now=datetime.now(UTC))
+
+
+def _check_known(workspace: Workspace, only: Collection[str]) -> None:
+    """UsageError, with near names, for a fabric that is neither configured nor remembered."""
+    known = {*workspace.settings.fabrics, *(one.name for one in fabrics(workspace.store))}
+    for name in only:
+        if name not in known:
+            close = near(name, sorted(known))
+            raise UsageError(
+                f"there is no fabric {name}", hint=f"did you mean {' or '.join(close)}?" if close else ""
+            )
 
 
 def _known_fabrics(round_: Round, ports: Sequence[InventoryPort]) -> None:
@@ -247,16 +266,19 @@ def scan_text(workspace: Workspace, name: str, raw: str, *, source: str) -> Kept
         if known:
             keep(state, name, fabric, under, Brought(source, raw))
         raise LlmgwError(f"{where}: rejected: {fabric.verdict.reason}", hint="the map stays as it was" * known)
-    return keep(state, name, fabric, under, Brought(source, raw))
+    kept = keep(state, name, fabric, under, Brought(source, raw))
+    _drop_old(workspace)
+    return kept
 
 
 def spoken(kept: Kept) -> list[str]:
     """What a scan found: one line of figures, and one for each change since the last map, the first forty of them."""
     assert kept.topology is not None
     figures = kept.topology.summary
+    by_tier = ((figures.leaves, "leaf", "leaves"), (figures.spines, "spine", ""), (figures.cores, "core", ""))
+    tiers = ", ".join(count(number, one, many) for number, one, many in by_tier)
     parts = [
-        count(figures.switches, "switch", "switches")
-        + f" ({figures.leaves} leaves, {figures.spines} spines, {figures.cores} cores)",
+        f"{count(figures.switches, 'switch', 'switches')} ({tiers})",
         count(figures.adapters, "adapter"),
         count(figures.nodes, "node"),
         count(figures.links, "cable"),

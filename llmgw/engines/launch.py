@@ -78,9 +78,9 @@ class Launch(Value):
     """
 
     argv: tuple[str, ...]
-    env: dict[str, str] = {}
-    secret_env: dict[str, str] = {}
-    secret_files: dict[str, tuple[str, str]] = {}
+    env: dict[str, str] = Field(default_factory=dict)
+    secret_env: dict[str, str] = Field(default_factory=dict)
+    secret_files: dict[str, tuple[str, str]] = Field(default_factory=dict)
     port: int
     ready: Literal["openai", "listening", "running"]
     """openai: the model is listed and one token comes back; listening: the port is open; running: the process

@@ -45,7 +45,7 @@ def _silence(progress: Progress, answer: Answer, now: float) -> Progress:
     if state.phase is Phase.UNDO:
         notes, silent = (*state.notes, f"not stopped there: {text}"), {**state.silent, node: first}
         progress = with_state(progress, action_id, replace(state, notes=notes, silent=silent))
-        return _rank_done(progress, answer, now)
+        return _rank_done(progress, replace(answer, text=""), now)
     return _fail(progress, action_id, text, now, blamed="unreachable")
 
 

@@ -129,8 +129,10 @@ def _held(
 ) -> Held:
     copy = member.copy
     assert copy is not None
-    numbers = tuple(sorted(ground.number[name] for name in copy.nodes if name in ground.number))
-    counts = [len(run.gpus) for _, run in runs_of(member)]
+    runs = runs_of(member)  # a rank that has ended holds nothing, unless its GPUs are to be had again
+    names = {name for name, _ in runs} or set(copy.nodes)
+    numbers = tuple(sorted(ground.number[name] for name in names if name in ground.number))
+    counts = [len(run.gpus) for _, run in runs]
     gpus = max(counts, default=0)
     demand = _demand(catalogue, member, models, eligibility)
     shape = (len(copy.nodes), gpus)

@@ -7,6 +7,7 @@ in time, and leaves no worker behind. What is passed to hosts is data: nothing i
 import json
 import os
 import queue
+import re
 import shlex
 import shutil
 import signal
@@ -219,10 +220,18 @@ class _Listener:
         self.answers.put(HostAnswer(found["host"], _ANSWERS[kind], result, why))  # type: ignore[arg-type]
 
 
+_PREAMBLE = re.compile(
+    r"^(Task failed: )?"
+    r'((Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh|'
+    r"Failed to connect to the host via ssh): )?"
+)
+"""What Ansible's ssh connection (ansible-core 2.19 to 2.21, plugins/connection/ssh.py) says before SSH's own words."""
+
+
 def _why(result: Mapping[str, Any]) -> str:
     """The words of a failed task: its own message, else the end of what its module wrote."""
     words = [str(result.get(key, "")).strip() for key in ("msg", "module_stderr", "module_stdout", "stderr")]
-    return next((word[-2000:] for word in words if word), "no reason given")
+    return next((_PREAMBLE.sub("", word)[-2000:] for word in words if word), "no reason given")
 
 
 def _last_words(run: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from llmgw.base import Document, DocumentError, Place, digest, document_error, is_host_name, natural, near
+from llmgw.base.bulk import collector_at_rest
 from llmgw.site.catalogue import Catalogue
 from llmgw.site.settings import HostVariables, InventoryHost, PortRange, SiteSettings
 from llmgw.site.source import load
@@ -103,6 +104,7 @@ def _validated(kind: type[_D], text: str, name: str) -> _D:
         raise document_error(error, name, kind, dict(source.lines)) from None
 
 
+@collector_at_rest()
 def parse_hosts(listing: Mapping[str, Any], group: str, name: str) -> tuple[InventoryHost, ...]:
     """The hosts of one group of what `ansible-inventory --list` printed, natural order.
 

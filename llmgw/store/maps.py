@@ -87,7 +87,8 @@ def _packed(text: str | None) -> bytes | None:
     return None if text is None else zlib.compress(text.encode("utf-8", "surrogateescape"), 6)
 
 
-def _unpacked(packed: bytes | None) -> str | None:
+def unpacked(packed: bytes | None) -> str | None:
+    """A text as the store keeps it, compressed."""
     return None if packed is None else zlib.decompress(packed).decode("utf-8", "surrogateescape")
 
 
@@ -229,46 +230,13 @@ def maps_until(state: State, fabric: str, number: int) -> list[StoredScan]:
 def scan_texts(state: State, number: int) -> tuple[str, str, str] | None:
     """A scan's raw text, its stderr and its iblinkinfo text (empty: none); None where it is not remembered."""
     row = state.one("SELECT raw, stderr, linkinfo FROM scans WHERE id = ?", number)
-    return (_unpacked(row[0]) or "", row[1], _unpacked(row[2]) or "") if row else None
+    return (unpacked(row[0]) or "", row[1], unpacked(row[2]) or "") if row else None
 
 
 def topology_text(state: State, number: int) -> str | None:
     """The topology document of a scan; None where it was rejected or is not remembered."""
     row = state.one("SELECT topology FROM scans WHERE id = ?", number)
-    return _unpacked(row[0]) if row else None
-
-
-def devices(state: State) -> dict[str, frozenset[str]]:
-    """The keys of what each fabric is known to have, by its map and a partial one since: a switch's GUID, an adapter's
-    GUID and port (`0c42a10300000001/1`)."""
-    found: dict[str, set[str]] = {fabric.name: set() for fabric in fabrics(state)}
-    rows = state.rows(
-        """SELECT fabric, devices, topology FROM scans
-           WHERE id IN (SELECT map FROM fabrics UNION SELECT partial FROM fabrics)"""
-    )
-    for name, packed, topology in rows:
-        keys = _unpacked(packed)
-        found[name].update(_keys_of(_unpacked(topology) or "{}") if keys is None else keys.splitlines())
-    return {name: frozenset(keys) for name, keys in found.items()}
-
-
-def _keys_of(topology: str) -> list[str]:
-    """The keys in a topology document, for scans that were remembered before keys were kept by themselves."""
-    document = json.loads(topology)
-    adapters = [f"{one['guid']}/{one['port']}" for one in document.get("adapters", ())]
-    return [one["guid"] for one in document.get("switches", ())] + adapters
-
-
-def missed_text(state: State, fabric: str) -> str:
-    """The cables that are missed in a fabric, a JSON list."""
-    row = state.one("SELECT missed FROM fabrics WHERE name = ?", fabric)
-    return str(row[0]) if row else "[]"
-
-
-def forget_missed(state: State, fabric: str) -> None:
-    """Miss no cable of the fabric any longer."""
-    with state.change() as connection:
-        connection.execute("UPDATE fabrics SET missed = '[]' WHERE name = ?", (fabric,))
+    return unpacked(row[0]) if row else None
 
 
 def current_paths(
@@ -285,7 +253,7 @@ def current_paths(
     found: dict[str, Paths] = {}
     for fabric in fabrics(state):
         row = state.one("SELECT paths FROM scans WHERE id = ?", fabric.best)
-        text = _unpacked(row[0]) if row else None
+        text = unpacked(row[0]) if row else None
         if text:
             found[fabric.name] = read(text, f"scan {fabric.best}").model_copy(update={"scan": fabric.best})
     return found

@@ -219,7 +219,7 @@ def write(folder: Path, count: int) -> None:
 def _save(store: State, facts: Iterator[tuple[str, dict[str, Any]]]) -> None:
     with store.change() as database:
         rows = ((name, node["seen_at"], json.dumps(node)) for name, node in facts)
-        database.conn.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", rows)
+        database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", rows)
 
 
 def run(folder: Path, file: Path) -> None:

@@ -107,7 +107,7 @@ class Node:
 
         # Not before its cable is in: a SYN to an address that nobody answers for waits a second for ARP.
         def answers() -> bool:
-            if boots == 1 and f"host {self.name} ended" in self.log():
+            if self.boots() == 0 and f"host {self.name} ended" in self.log():
                 raise LabError(f"{self.name} does not boot: {self.log()[-2000:]}")
             return self.boots() >= boots and self.greets()
 
