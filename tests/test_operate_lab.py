@@ -1,6 +1,7 @@
 """What an operator lives through, on real hosts with the real llama-server and an engine of two ranks."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -68,6 +69,7 @@ class Load:
         while not self._ended.is_set():
             try:
                 self.chats.append(self.site.chat(self.name, tokens=100))
+                time.sleep(1)
             except Exception as error:
                 self.chats.append(error)
                 time.sleep(0.2)
@@ -115,6 +117,9 @@ class Timeline:
         return min(list(states.values()).count("ready") for _, states in self.seen)
 
 
+@pytest.mark.skipif(
+    (os.cpu_count() or 1) < 4, reason="20 streams of three engines need processors beside the apply"
+)
 def test_twenty_streams_run_on_while_three_replicas_change_to_a_new_version(site: LabSite) -> None:
     site.write()
     site.catalogue({"count": model("count.gguf", llama(gpus=4, shapes=["1x4"]), replicas=3, min_ready=3)})
