@@ -55,6 +55,11 @@ class State:
         with self._mendable():
             return list(self.connection.execute(sql, values).fetchall())
 
+    def each(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, one after the other: those that are too many or too long to have at once."""
+        with self._mendable():
+            yield from self.connection.execute(sql, values)
+
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
         with self._mendable():
