@@ -1,7 +1,6 @@
 """What an operator lives through, on real hosts with the real llama-server and an engine of two ranks."""
 
 import json
-import os
 import re
 import subprocess
 import sys
