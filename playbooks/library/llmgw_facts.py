@@ -40,6 +40,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
+    SUPERVISORS,
     Problem,
     born,
     gpu_query,
@@ -247,11 +248,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "run_dir": {"type": "path", "required": True},
-            "supervisor": {
-                "type": "str",
-                "choices": ["auto", "systemd", "systemd-user", "process"],
-                "default": "auto",
-            },
+            "supervisor": {"type": "str", "choices": SUPERVISORS, "default": "auto"},
             "sysfs_infiniband": {"type": "path", "default": "/sys/class/infiniband"},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
             "engines": {

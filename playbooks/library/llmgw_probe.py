@@ -38,11 +38,18 @@ import time
 import urllib.error
 import urllib.request
 
-from ansible.module_utils.llmgw_node import Problem, check_unit, make_supervisor, read_marks, supervisor_here
+from ansible.module_utils.llmgw_node import (
+    SUPERVISORS,
+    Problem,
+    check_unit,
+    make_supervisor,
+    read_marks,
+    supervisor_here,
+)
+from ansible.module_utils.llmgw_quiet import QuietModule
 
 # A proxy has no business between a node and itself.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-from ansible.module_utils.llmgw_quiet import QuietModule
 
 
 def fetch(rank, path, body=None, timeout=30):
@@ -172,11 +179,7 @@ def main():
                     "load": {"type": "dict", "required": True},
                     "wait_s": {"type": "int", "required": True},
                     "run_dir": {"type": "path", "required": True},
-                    "supervisor": {
-                        "type": "str",
-                        "required": True,
-                        "choices": ["auto", "systemd", "systemd-user", "process"],
-                    },
+                    "supervisor": {"type": "str", "required": True, "choices": SUPERVISORS},
                 },
             }
         },

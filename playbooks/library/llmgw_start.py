@@ -47,10 +47,12 @@ import time
 
 from ansible.module_utils.llmgw_node import (
     MARKS,
+    SUPERVISORS,
     SWEEP,
     Held,
     Problem,
     check_unit,
+    each_rank,
     gpu_holders,
     make_supervisor,
     read_marks,
@@ -221,25 +223,13 @@ def main():
                     "run_dir": path,
                     "account": text,
                     "nvidia_smi": text,
-                    "supervisor": {
-                        "type": "str",
-                        "required": True,
-                        "choices": ["auto", "systemd", "systemd-user", "process"],
-                    },
+                    "supervisor": {"type": "str", "required": True, "choices": SUPERVISORS},
                 },
             }
         },
         supports_check_mode=True,
     )
-    results, changed, failed = {}, False, []
-    for rank in module.params["ranks"]:
-        try:
-            results[rank["unit"]] = dict(start(rank, module.check_mode), ok=True)
-            changed = changed or results[rank["unit"]]["did"] != "running"
-        except (Problem, OSError) as error:
-            results[rank["unit"]] = {"ok": False, "why": str(error)}
-            failed.append("%s: %s" % (rank["unit"], str(error).splitlines()[0]))
-    (module.fail_json if failed else module.exit_json)(changed=changed, ranks=results, msg="; ".join(failed))
+    each_rank(module, start, ("running",))
 
 
 if __name__ == "__main__":

@@ -39,9 +39,11 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.llmgw_node import (
     SHARED_MEMORY,
+    SUPERVISORS,
     Held,
     Problem,
     check_unit,
+    each_rank,
     gpu_holders,
     keep_log,
     listening,
@@ -162,25 +164,13 @@ def main():
                     "nvidia_smi": text,
                     "wait_s": {"type": "int", "required": True},
                     "run_dir": {"type": "path", "required": True},
-                    "supervisor": {
-                        "type": "str",
-                        "required": True,
-                        "choices": ["auto", "systemd", "systemd-user", "process"],
-                    },
+                    "supervisor": {"type": "str", "required": True, "choices": SUPERVISORS},
                 },
             }
         },
         supports_check_mode=True,
     )
-    results, changed, failed = {}, False, []
-    for rank in module.params["ranks"]:
-        try:
-            results[rank["unit"]] = dict(stop(rank, module.check_mode), ok=True)
-            changed = changed or results[rank["unit"]]["did"] not in ("nothing", "looked")
-        except (Problem, OSError) as error:
-            results[rank["unit"]] = {"ok": False, "why": str(error)}
-            failed.append("%s: %s" % (rank["unit"], error))
-    (module.fail_json if failed else module.exit_json)(changed=changed, ranks=results, msg="; ".join(failed))
+    each_rank(module, stop, ("nothing", "looked"))
 
 
 if __name__ == "__main__":

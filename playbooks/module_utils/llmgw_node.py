@@ -19,6 +19,7 @@ import subprocess
 import time
 
 UNIT = re.compile(r"llmgw-[A-Za-z0-9][A-Za-z0-9._:-]*\Z")
+SUPERVISORS = ["auto", "systemd", "systemd-user", "process"]
 MARKS = ("replica", "rank", "plan", "action", "spec")
 SHARED_MEMORY = ("nccl-*", "psm_*", "torch_*", "vllm_*", "sem.mp-*", "sglang_*")
 # Run by the supervisor, as the engines' account, when nothing of a run is left. A file that any process has mapped or
@@ -66,6 +67,19 @@ def privileged(argv, timeout=20):
 def where(name):
     """The absolute path of a program, as sudoers lines name it."""
     return shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin:" + os.environ.get("PATH", "")) or name
+
+
+def each_rank(module, act, idle):
+    """End the module with what `act(rank, check_mode)` did for each of its ranks; what is in `idle` changed nothing."""
+    results, changed, failed = {}, False, []
+    for rank in module.params["ranks"]:
+        try:
+            results[rank["unit"]] = dict(act(rank, module.check_mode), ok=True)
+            changed = changed or results[rank["unit"]]["did"] not in idle
+        except (Problem, OSError) as error:
+            results[rank["unit"]] = {"ok": False, "why": str(error)}
+            failed.append("%s: %s" % (rank["unit"], str(error).splitlines()[0]))
+    (module.fail_json if failed else module.exit_json)(changed=changed, ranks=results, msg="; ".join(failed))
 
 
 # -- supervisors ---------------------------------------------------------------------------------------------------
