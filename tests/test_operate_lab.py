@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from llmgw.remote.playbook import PLAYBOOKS
 from llmgw.remote.steps import facts_query, plain, scan_port
 from llmgw.site import HostVariables, InventoryHost, Site, parse_catalogue, parse_settings
-from tests.lab.kernel import wait_until
+from tests.lab.kernel import LabError, wait_until
 from tests.lab.lab import Lab
 from tests.lab.site import PUBLISHED, RUNS, Chat, LabSite, llama, model
 
@@ -54,6 +55,7 @@ class Load:
     def __init__(self, site: LabSite, name: str, streams: int) -> None:
         self.site, self.name = site, name
         self.chats: list[Chat | Exception] = []
+        self._began = time.monotonic()
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(streams)]
 
@@ -62,9 +64,10 @@ class Load:
             try:
                 self.chats.append(self.site.chat(self.name, tokens=100))
                 time.sleep(1)
-            except Exception as error:
+            except urllib.error.HTTPError as error:
+                self.chats.append(LabError(f"{time.monotonic() - self._began:.1f} s: {error}: {error.read()!r}"))
+            except OSError as error:
                 self.chats.append(error)
-                time.sleep(0.2)
 
     def __enter__(self) -> "Load":
         for thread in self._threads:

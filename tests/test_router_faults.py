@@ -114,6 +114,42 @@ def test_a_kept_connection_that_the_engine_closed_meanwhile_costs_no_request() -
     run(work())
 
 
+def test_an_engine_that_closes_late_after_each_stream_costs_no_request() -> None:
+    """llama-server's way: it promises to keep the connection, and closes it a moment after the stream."""
+
+    async def work() -> None:
+        stream = streams(3)
+
+        async def closes_late(wire: Wire, seen: Seen) -> None:
+            await stream(wire, seen)
+            await asyncio.sleep(0.05)
+            wire.die()
+
+        async with engines(1, closes_late) as (engine,), running(QUIET, static=static([engine])) as world:
+            got = [await world.ask(chat(stream=True)) for _ in range(20)]
+            assert [(answer.status, answer.events[-1]) for answer in got] == [(200, "[DONE]")] * 20
+            assert engine.connections == 20
+
+    run(work())
+
+
+def test_an_engine_that_keeps_connections_after_streams_is_found_out_and_believed() -> None:
+    async def work() -> None:
+        async with engines(1, streams(3)) as (engine,), running(QUIET, static=static([engine])) as world:
+            first = [await world.ask(chat(stream=True)) for _ in range(3)]
+            assert engine.connections == 3, "connections rest until one has outlived its rest"
+            (backend,) = world.router.backends.by_url.values()
+            await until(lambda: backend.keeps_streams)
+            more = [await world.ask(chat(stream=True)) for _ in range(5)]
+            assert [answer.status for answer in first + more] == [200] * 8
+            assert engine.connections == 3
+            engine.behave = dies()
+            assert (await world.ask(chat(stream=True))).status == 502
+            assert not backend.keeps_streams, "one lost request is enough to be careful again"
+
+    run(work())
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_d3_what_an_overloaded_engine_says_is_passed_on_and_not_retried(status: int) -> None:
     async def work() -> None:

@@ -449,7 +449,8 @@ def test_nothing_of_a_finished_request_waits_for_the_garbage_collector() -> None
             await asyncio.sleep(0.1)
             ours = Counter(type(one).__name__ for one in gc.get_objects())
             gc.enable()
-            kept = sum(len(backend.idle) for backend in world.router.backends.by_url.values())
+            backends = world.router.backends.by_url.values()
+            kept = sum(len(backend.idle) + len(backend.resting) for backend in backends)
             assert ours["Exchange"] == ours["Request"] == ours["EventStream"] == ours["Front"] == 0
             assert ours["Upstream"] == kept
 

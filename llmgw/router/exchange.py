@@ -253,7 +253,11 @@ class Exchange:
         if upstream is not None:
             if self.front.is_full:
                 upstream.transport.resume_reading()
-            upstream.release(self.kept_s if self.trusted else -1.0, self.router.time())
+            keep_s = self.kept_s if self.trusted else -1.0
+            if self.stream is None or upstream.backend.keeps_streams:
+                upstream.release(keep_s, self.router.time())
+            else:
+                upstream.rest(keep_s, self.router.time())
         status = self.status
         self.finish("ok" if status < 400 else "client_error" if status < 500 else "engine_error", keep=True)
 

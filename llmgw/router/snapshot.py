@@ -40,7 +40,7 @@ def _endpoint(backend: Any, now: float) -> dict[str, Any]:
         "node": backend.service.node,
         "state": "gone" if backend.left_at else "draining" if backend.service.draining else "ready",
         "in_flight": backend.in_flight,
-        "kept": len(backend.idle),
+        "kept": len(backend.idle) + len(backend.resting),
         "failures": backend.standing.failures,
         "ejected": backend.is_out(now),
         "load": backend.elsewhere,

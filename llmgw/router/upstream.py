@@ -32,6 +32,7 @@ class Upstream(asyncio.Protocol):
         "backend",
         "exchange",
         "is_open",
+        "released_at",
         "reused",
         "take",
         "transport",
@@ -46,6 +47,7 @@ class Upstream(asyncio.Protocol):
         self._head = b""
         self.is_open = False
         self.reused = False
+        self.released_at = 0.0
         self.usable_until = 0.0
         self._sent = 0
         self._sent_before = 0
@@ -112,14 +114,24 @@ class Upstream(asyncio.Protocol):
 
         The connection is kept for `keep_s` seconds, or closed where that is not above 0.
         """
+        if self._is_kept(keep_s, now):
+            self.backend.idle.append(self)
+
+    def rest(self, keep_s: float, now: float) -> None:
+        """As release, but the connection has a rest first, in which an engine that will close it does so."""
+        if self._is_kept(keep_s, now):
+            self.backend.resting.append(self)
+
+    def _is_kept(self, keep_s: float, now: float) -> bool:
         self.exchange = None
         self.take = self._unasked
         if keep_s <= 0 or not self.is_open or self.backend.left_at:
             self.drop()
-            return
+            return False
         self.reused = True
+        self.released_at = now
         self.usable_until = now + keep_s
-        self.backend.idle.append(self)
+        return True
 
     def drop(self) -> "Exchange | None":
         """Closes at once, which is how an engine learns that nobody waits any more; gives the exchange it had."""
@@ -151,10 +163,11 @@ class Upstream(asyncio.Protocol):
         """The engine is gone."""
         self.is_open = False
         self.take = _ignore
-        if self in self.backend.idle:
-            self.backend.idle.remove(self)
+        self.backend.forget(self)
         exchange, self.exchange = self.exchange, None
         if exchange:
+            if self.reused:
+                self.backend.keeps_streams = False
             exchange.lost(untaken=untaken)
 
     def _acked(self) -> int:
