@@ -1,6 +1,7 @@
 """What an operator lives through, on real hosts with the real llama-server and an engine of two ranks."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -310,7 +311,9 @@ def by_hand(site: LabSite, playbook: str, variables: Mapping[str, Any], *options
     argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(site.folder / "hosts.yml")]
     argv += [str(PLAYBOOKS / f"{playbook}.yml"), "-e", f"@{given}", *options]
     argv += ["-l", "n1"] if playbook == "node_prepare" else []  # the others name their hosts themselves
-    done = site.lab.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
+    # Ansible's own shared connections are found by address, and other labs have the same ones.
+    alone = os.environ | {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+    done = site.lab.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, env=alone)
     assert done.returncode == 0, f"{playbook} {options}\n{done.stdout}\n{done.stderr}"
     recap = done.stdout.rpartition("PLAY RECAP")[2]
     return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", recap)}
