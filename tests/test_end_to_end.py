@@ -1,6 +1,5 @@
 """The whole way on lab hosts, every part real: scan, plan, apply, router, streams, change, drain, removal."""
 
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +96,7 @@ def _cordon_and_drain(site: LabSite) -> None:
 def test_a6_after_a_kill_of_an_apply_the_next_plan_shows_the_rest(site: LabSite, row: int) -> None:
     going = site.popen("apply", "--yes")
     try:
-        wait_until(lambda: _rows(site) >= row, lambda: f"{_rows(site)} rows", timeout_s=90)
+        wait_until(lambda: site.journal_rows() >= row, lambda: f"{site.journal_rows()} rows", timeout_s=90)
         going.kill()
     finally:
         going.communicate()
@@ -114,14 +113,3 @@ def test_a6_after_a_kill_of_an_apply_the_next_plan_shows_the_rest(site: LabSite,
 
 def _has_published(site: LabSite) -> bool:
     return bool(site.lab.nodes["r1"].console("test -e /var/lib/llmgw/published/endpoints.json").returncode == 0)
-
-
-def _rows(site: LabSite) -> int:
-    """The rows of the journal so far."""
-    if not site.state.exists():
-        return 0
-    with sqlite3.connect(f"file:{site.state}?mode=ro", uri=True) as store:
-        try:
-            return int(store.execute("SELECT count(*) FROM journal").fetchone()[0])
-        except sqlite3.OperationalError:
-            return 0

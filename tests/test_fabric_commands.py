@@ -15,6 +15,7 @@ from llmgw.base import LockedError
 from llmgw.cli.main import run
 from llmgw.plan import Plan
 from llmgw.store.scan_lock import scanning
+from tests.fabric_command import LLMGW
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.worlds import NOW, World
 
@@ -40,22 +41,6 @@ def blind() -> str:
     made = small()
     made.silence("leaf-1-4")
     return LOST + made.text()
-
-
-@pytest.fixture
-def llmgw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command of `llmgw fabric`: its exit code, stdout and stderr."""
-
-    def command(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run(["--state", str(tmp_path / "state.db"), "fabric", *map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
-
-
-LLMGW = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

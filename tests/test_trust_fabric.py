@@ -12,7 +12,7 @@ import re
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from llmgw.cli.main import run
 from llmgw.fabric import KnownPort, analyse, paths, read
 from llmgw.remote.playbook import Play, Session, run_play
 from llmgw.remote.steps import FabricScanPort, PublishDocuments, PublishedText, StartRank, plain
+from tests.fabric_command import LLMGW
 from tests.fakes.scans import guid, one_leaf
 from tests.test_fabric_drawing import HOSTILE, assert_harmless, needs_graphviz
 
@@ -166,20 +166,6 @@ def test_c3_an_engine_is_started_with_its_arguments_byte_for_byte(
     assert json.loads((tmp_path / "seen").read_text()) == [words, "\n".join(words)]
 
 
-@pytest.fixture
-def llmgw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> "LLMGW":
-    """Runs a command of `llmgw fabric`: its exit code, stdout and stderr."""
-
-    def command(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run(["--state", str(tmp_path / "state.db"), "fabric", *map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
-
-
-LLMGW = Callable[..., tuple[int, str, str]]
 LINES = [name.replace("\n", " ").replace("\r", " ") for name in HOSTILE]
 
 

@@ -141,7 +141,7 @@ def test_b7_a_node_that_hangs_is_unknown_and_the_others_are_done(site: LabSite) 
     frozen = node_of(site)
     (other,) = set(NODES) - {frozen.name}
     going = site.popen("apply", "--yes")
-    wait_until(lambda: rows(site) > 0, frozen.log, timeout_s=60)
+    wait_until(lambda: site.journal_rows() > 0, frozen.log, timeout_s=60)
     frozen.freeze()
     out, err = going.communicate(timeout=240)
     assert going.returncode == 5, out + err
@@ -154,17 +154,6 @@ def test_b7_a_node_that_hangs_is_unknown_and_the_others_are_done(site: LabSite) 
     site.llmgw("apply", "--yes")
     assert site.endpoints() == {"m/0": "ready", "m/1": "ready"}
     assert sum(map(len, site.units().values())) == 2
-
-
-def rows(site: LabSite) -> int:
-    """The rows of the journal so far."""
-    if not site.state.exists():
-        return 0
-    with sqlite3.connect(f"file:{site.state}?mode=ro", uri=True) as store:
-        try:
-            return int(store.execute("SELECT count(*) FROM journal").fetchone()[0])
-        except sqlite3.OperationalError:
-            return 0
 
 
 def main_pid(site: LabSite, node: Node) -> str:
@@ -357,7 +346,7 @@ def test_b12_an_interrupted_apply_ends_as_asked_and_the_next_one_knows(
     for name in NODES:
         site.lab.nodes[name].write("/run/fake-engine.json", json.dumps({"load_s": 6}))
     going = site.popen("apply", "--yes", "--parallel", "1")
-    wait_until(lambda: rows(site) > 1, lambda: "nothing was begun", timeout_s=60)  # a start is under way
+    wait_until(lambda: site.journal_rows() > 1, lambda: "nothing was begun", timeout_s=60)  # a start is under way
     for number in signals:
         going.send_signal(number)
         time.sleep(0.5)

@@ -3,9 +3,8 @@
 import hashlib
 import hmac
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from llmgw.serving.endpoints import ClientKey, KeysFile
 from llmgw.serving.faults import BAD_KEY, NO_KEY, Fault
@@ -115,8 +114,3 @@ OPEN = KeyTable(required=False, by_digest={})
 """No key file: anybody may call."""
 SHUT = KeyTable(required=True, by_digest={})
 """A key file that cannot be read, and none before it: nobody may."""
-
-
-def expired(keys: Iterable[ClientKey], now: datetime) -> list[ClientKey]:
-    """Those that are no longer good."""
-    return [key for key in keys if key.expires is not None and key.expires <= now]

@@ -1,6 +1,7 @@
 """A site on lab hosts: its folder, its store, and llmgw run as an operator would run it from the lab's control host."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -168,6 +169,16 @@ class LabSite:
         wanted = nodes or tuple(name for name in self.lab.nodes if name.startswith("n"))
         found = {name: self.lab.nodes[name].console(command).stdout.split() for name in wanted}
         return {name: units for name, units in found.items() if units}
+
+    def journal_rows(self) -> int:
+        """The rows of the journal so far."""
+        if not self.state.exists():
+            return 0
+        with sqlite3.connect(f"file:{self.state}?mode=ro", uri=True) as store:
+            try:
+                return int(store.execute("SELECT count(*) FROM journal").fetchone()[0])
+            except sqlite3.OperationalError:
+                return 0
 
     def clear(self) -> None:
         """End every engine and forget every run, past llmgw."""
