@@ -64,8 +64,7 @@ class Rounds:
         self.said.clear()
         hosts = tuple(dict.fromkeys(port.node for port in ports))
         under = Ground(hosts, tuple(ports), self.workspace.settings)
-        session = Session(self.workspace.path("hosts.yml"))
-        session.close()
+        session = Session(self.workspace.path("hosts.yml"), sockets=self.workspace.folder)
         until = time.monotonic() + seconds
         return Round(self.workspace, session, under, frozenset(only), until, self.said.append)
 

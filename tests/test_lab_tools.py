@@ -73,3 +73,15 @@ def test_a_process_and_a_file_that_were_left_are_found() -> None:
 def test_a_command_that_leaves_nothing_keeps_its_exit_status() -> None:
     assert leftovers("exit 0").returncode == 0
     assert leftovers("mktemp; exit 4").returncode == 4  # in a folder for temporary files that goes with it
+
+
+def test_sigterm_reaches_the_command_which_may_clean_up() -> None:
+    command = "trap 'exit 5' TERM; echo begun; while :; do sleep 0.05; done"
+    argv = [sys.executable, "-m", "tests.lab.leftovers", "bash", "-c", command]
+    with subprocess.Popen(
+        argv, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as done:
+        assert done.stdout is not None
+        assert done.stdout.readline() == "begun\n"
+        done.terminate()
+        assert done.wait() == 5

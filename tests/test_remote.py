@@ -7,6 +7,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from llmgw.base import LlmgwError, visible
 from llmgw.cli.logs import MASK, masker
 from llmgw.remote.findings import unreachable_finding
 from llmgw.remote.inventory import opened, read_listing
-from llmgw.remote.playbook import PLAYBOOKS, literal, ssh_arguments
+from llmgw.remote.playbook import PLAYBOOKS, literal, open_session, ssh_arguments
 from llmgw.remote.scratch import run_folder
 from llmgw.remote.ssh import route
 from llmgw.remote.steps import (
@@ -209,6 +210,19 @@ def test_b11_a_run_folder_that_a_killed_process_left_is_removed_and_a_live_one_i
                 [live.name, second.name, "llmgw-other", "llmgw-run-fresh"]
             )
     assert not live.exists()
+
+
+def test_b11_the_sockets_of_a_session_are_in_a_private_folder_that_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "r"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    with open_session(tmp_path / "hosts.yml") as session:
+        assert len(f"{session.sockets}/1234567890.{'x' * 16}") < 108
+        assert stat.S_IMODE(session.sockets.stat().st_mode) == 0o700
+        assert session.sockets.parent == (runtime if len(str(runtime)) < 40 else Path(tempfile.gettempdir()))
+    assert not session.sockets.exists()
 
 
 def test_b11_a_variable_that_ansible_vault_keeps_is_opened_with_the_sites_settings(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from llmgw.fabric import KnownPort, analyse, paths, read
-from llmgw.remote.playbook import Play, Session, run_play
+from llmgw.remote.playbook import Play, Session, open_session, run_play
 from llmgw.remote.steps import FabricScanPort, PublishDocuments, PublishedText, StartRank, plain
 from tests.fabric_command import LLMGW
 from tests.fakes.scans import guid, one_leaf
@@ -50,7 +50,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     """This machine as an inventory of one host, by real Ansible."""
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {"n1": host}}}))
-    with Session(tmp_path / "hosts.yml") as made:
+    with open_session(tmp_path / "hosts.yml") as made:
         yield made
 
 

@@ -126,9 +126,9 @@ class Workspace:
     @contextmanager
     def session(self) -> Iterator["Session"]:
         """Runs of playbooks that share connections."""
-        from llmgw.remote.playbook import Session
+        from llmgw.remote.playbook import open_session
 
-        with Session(self.path(HOSTS), connect_s=self.settings.timeouts.connect_s) as session:
+        with open_session(self.path(HOSTS), connect_s=self.settings.timeouts.connect_s) as session:
             yield session
 
 

@@ -9,7 +9,6 @@ import os
 import queue
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,36 +59,41 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Runs of playbooks on one inventory that share SSH connections. Close it: the connections end with it."""
+    """Runs of playbooks on one inventory that share SSH connections: those whose sockets are in one folder."""
 
     inventory: Path
+    sockets: Path
     connect_s: int = 10
     forks: int = 50
-    sockets: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="llmgw-", dir=_short_folder())))
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the connections that were kept open for the next play."""
-        for socket in self.sockets.iterdir():
-            subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "llmgw"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=5,
-                check=False,
-            )
-        shutil.rmtree(self.sockets, ignore_errors=True)
 
 
-def _short_folder() -> str | None:
+@contextmanager
+def open_session(inventory: Path, *, connect_s: int = 10, forks: int = 50) -> Iterator[Session]:
+    """A session on that inventory. Its connections end with it, or by themselves a minute after a killed llmgw."""
+    with run_folder(_short_folder()) as sockets:
+        try:
+            yield Session(inventory, sockets, connect_s, forks)
+        finally:
+            _end_connections(sockets)
+
+
+def _end_connections(sockets: Path) -> None:
+    for socket in sockets.iterdir():
+        subprocess.run(
+            ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "llmgw"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=5,
+            check=False,
+        )
+
+
+def _short_folder() -> Path:
     """A folder whose path leaves room for a socket's name: Unix sockets end at 108 bytes."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    return runtime if runtime and len(runtime) < 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
+    for folder in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):
+        if folder and len(folder) < 40 and os.access(folder, os.W_OK):
+            return Path(folder)
+    return Path("/tmp")  # noqa: S108
 
 
 def run_play(session: Session, play: Play, *, stopped: Callable[[], bool] = lambda: False) -> Iterator[HostAnswer]:

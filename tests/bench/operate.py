@@ -21,7 +21,7 @@ import yaml
 
 from llmgw.observed import NodeFacts
 from llmgw.remote.observe import observe
-from llmgw.remote.playbook import Play, Session, run_play
+from llmgw.remote.playbook import Play, Session, open_session, run_play
 from llmgw.remote.steps import StartRank, StopRank, plain
 from llmgw.site import HostVariables, InventoryHost, Site, parse_catalogue, parse_settings
 from llmgw.store import open_state
@@ -91,7 +91,7 @@ def bare_play(site: LabSite, task: dict[str, Any]) -> Callable[[], None]:
 
 def push(count: int = 8) -> None:
     """One engine start to each of so many nodes, beside a play of one command."""
-    with lab_site(count) as site, site.lab.entered(), Session(site.folder / "hosts.yml") as session:
+    with lab_site(count) as site, site.lab.entered(), open_session(site.folder / "hosts.yml") as session:
         names = list(site.lab.nodes)
         number = iter(range(100))
 
@@ -132,7 +132,7 @@ def facts(count: int = 32) -> None:
     """The facts of so many nodes, beside a play of one module; and the memory of a whole `llmgw nodes facts`."""
     with lab_site(count) as site:
         made = as_site(site)
-        with site.lab.entered(), Session(site.folder / "hosts.yml") as session:
+        with site.lab.entered(), open_session(site.folder / "hosts.yml") as session:
 
             def look() -> None:
                 assert len(observe(session, made, made.nodes).answered) == count

@@ -9,6 +9,7 @@ environment counts, since others work on the machine too; with --all (on a machi
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -126,9 +127,9 @@ def main(argv: Sequence[str]) -> int:
     before = snapshot()
     os.environ[MARK] = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="llmgw-") as scratch:
-        status = subprocess.run(
-            argv[1:] if everything else argv, env=os.environ | {"TMPDIR": scratch}, check=False
-        ).returncode
+        command = subprocess.Popen(argv[1:] if everything else argv, env=os.environ | {"TMPDIR": scratch})
+        signal.signal(signal.SIGTERM, lambda *_: command.terminate())
+        status = command.wait()
     lines = _settled(before, everything=everything)
     if lines:
         _report(lines)
