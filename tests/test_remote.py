@@ -21,7 +21,7 @@ from llmgw.base import LlmgwError, visible
 from llmgw.cli.logs import MASK, masker
 from llmgw.remote.findings import unreachable_finding
 from llmgw.remote.inventory import opened, read_listing
-from llmgw.remote.playbook import PLAYBOOKS, literal, open_session, ssh_arguments
+from llmgw.remote.playbook import PLAYBOOKS, forks, literal, open_session, ssh_arguments
 from llmgw.remote.scratch import run_folder
 from llmgw.remote.ssh import route
 from llmgw.remote.steps import (
@@ -223,6 +223,21 @@ def test_b11_the_sockets_of_a_session_are_in_a_private_folder_that_goes_with_it(
         assert stat.S_IMODE(session.sockets.stat().st_mode) == 0o700
         assert session.sockets.parent == (runtime if len(str(runtime)) < 40 else Path(tempfile.gettempdir()))
     assert not session.sockets.exists()
+
+
+def test_how_many_hosts_at_once_is_ansibles_own_setting_where_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "ansible.cfg"
+    monkeypatch.delenv("ANSIBLE_FORKS", raising=False)
+    assert forks(settings, hosts=2) == 2
+    assert 5 <= (forks(settings, hosts=1000) or 0) <= 50
+    settings.write_text("[defaults]\nforks = 20\n")
+    assert forks(settings, hosts=1000) is None
+    settings.write_text("no section\n")
+    assert forks(settings, hosts=2) == 2
+    monkeypatch.setenv("ANSIBLE_FORKS", "30")
+    assert forks(settings, hosts=2) is None
 
 
 def test_b11_a_variable_that_ansible_vault_keeps_is_opened_with_the_sites_settings(tmp_path: Path) -> None:

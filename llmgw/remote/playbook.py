@@ -4,6 +4,7 @@ Every run has a fresh private folder that is gone afterwards, checks host keys, 
 in time, and leaves no worker behind. What is passed to hosts is data: nothing in it is ever read as a template.
 """
 
+import configparser
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,8 @@ from llmgw.remote.scratch import run_folder
 
 PLAYBOOKS = Path(__file__).resolve().parent.parent / "playbooks"
 GRACE_S = 10.0
+FORKS_PER_PROCESSOR = 5
+MOST_FORKS = 50
 EVENT_BYTES = 256 << 20  # ansible-runner drops a result above MAX_EVENT_RES without a word; its default is 700 kB
 _ANSWERS = {
     "runner_on_ok": "ok",
@@ -64,15 +67,14 @@ class Session:
     inventory: Path
     sockets: Path
     connect_s: int = 10
-    forks: int = 50
 
 
 @contextmanager
-def open_session(inventory: Path, *, connect_s: int = 10, forks: int = 50) -> Iterator[Session]:
+def open_session(inventory: Path, *, connect_s: int = 10) -> Iterator[Session]:
     """A session on that inventory. Its connections end with it, or by themselves a minute after a killed llmgw."""
     with run_folder(_short_folder()) as sockets:
         try:
-            yield Session(inventory, sockets, connect_s, forks)
+            yield Session(inventory, sockets, connect_s)
         finally:
             _end_connections(sockets)
 
@@ -154,10 +156,10 @@ def _run(
         project_dir=str(PLAYBOOKS),
         playbook=f"{play.playbook}.yml",
         inventory=str(session.inventory),
-        cmdline=f"-e @{shlex.quote(str(variables))}" + (" --check --diff" if play.check else ""),
+        cmdline=_options(variables, check=play.check),
         envvars=_environment(session, folder),
         settings={"pexpect_timeout": 0.2, "pexpect_use_poll": True},
-        forks=min(session.forks, max(1, len(play.by_host))),
+        forks=forks(session.inventory.parent / "ansible.cfg", len(play.by_host)),
         suppress_env_files=True,
         quiet=True,
         event_handler=listener.event,
@@ -169,6 +171,25 @@ def _run(
             f"ansible-playbook could not begin ({run.rc}): {_last_words(run)}",
             hint=f"try: ansible-inventory -i {session.inventory} --list",
         )
+
+
+def _options(variables: Path, *, check: bool) -> str:
+    """Of ansible-playbook. The check of a role's arguments (its tag is `always`) is for those who run it by hand."""
+    return f"-e @{shlex.quote(str(variables))} --skip-tags always" + (" --check --diff" if check else "")
+
+
+def forks(settings: Path, hosts: int) -> int | None:
+    """How many hosts Ansible works on at once; None where the environment or the site's ansible.cfg says it.
+
+    A worker takes a third of a second of a processor for a host and 13 MB of its own (ansible-core 2.19): more than
+    five for each processor would only take memory.
+    """
+    own = configparser.ConfigParser(interpolation=None)
+    with suppress(configparser.Error):  # which ansible-playbook will put in its own words
+        own.read(settings)
+    if os.environ.get("ANSIBLE_FORKS") or own.has_option("defaults", "forks"):
+        return None
+    return max(1, min(FORKS_PER_PROCESSOR * (os.cpu_count() or 1), MOST_FORKS, hosts))
 
 
 class _Ending:

@@ -7,27 +7,32 @@ module: llmgw_facts
 short_description: Bring back what a node has and what llmgw runs on it
 description: Reads only. Runs nvidia-smi, systemctl and scontrol where they are; every command is bounded in time.
 options:
-  run_dir: {description: The folder of llmgw's runs., type: path, required: true}
-  supervisor: {description: How engines are run here., type: str, choices: [auto, systemd, systemd-user, process],
-               default: auto}
-  sysfs_infiniband: {description: Where the kernel shows InfiniBand adapters., type: path,
-                     default: /sys/class/infiniband}
-  nvidia_smi: {description: The program that shows GPUs., type: str, default: nvidia-smi}
-  engines:
-    description: Engines to look for.
-    type: list
-    elements: dict
-    default: []
+  query:
+    description: What is asked.
+    type: dict
+    required: true
     suboptions:
-      engine: {description: Its name., type: str, required: true}
-      version: {description: Its version., type: str, required: true}
-      path: {description: Its folder., type: path, required: true}
-      program: {description: What must be executable in the folder., type: str, required: true}
-  weights: {description: Files and folders of weights to look for., type: list, elements: path, default: []}
-  disks: {description: Folders whose file systems matter., type: list, elements: path, default: []}
-  account: {description: The account that engines run as., type: str, default: ''}
-  privileged: {description: Commands that must be allowed as root without a password; only asked about., type: list,
-               elements: list, default: []}
+      run_dir: {description: The folder of llmgw's runs., type: path, required: true}
+      supervisor: {description: How engines are run here., type: str, choices: [auto, systemd, systemd-user, process],
+                   default: auto}
+      sysfs_infiniband: {description: Where the kernel shows InfiniBand adapters., type: path,
+                         default: /sys/class/infiniband}
+      nvidia_smi: {description: The program that shows GPUs., type: str, default: nvidia-smi}
+      engines:
+        description: Engines to look for.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          engine: {description: Its name., type: str, required: true}
+          version: {description: Its version., type: str, required: true}
+          path: {description: Its folder., type: path, required: true}
+          program: {description: What must be executable in the folder., type: str, required: true}
+      weights: {description: Files and folders of weights to look for., type: list, elements: path, default: []}
+      disks: {description: Folders whose file systems matter., type: list, elements: path, default: []}
+      account: {description: The account that engines run as., type: str, default: ''}
+      privileged: {description: Commands that must be allowed as root without a password; only asked about., type: list,
+                   elements: list, default: []}
 author: llmgw developers
 """
 
@@ -247,29 +252,35 @@ def gather(asked):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "run_dir": {"type": "path", "required": True},
-            "supervisor": {"type": "str", "choices": SUPERVISORS, "default": "auto"},
-            "sysfs_infiniband": {"type": "path", "default": "/sys/class/infiniband"},
-            "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
-            "engines": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
+            "query": {
+                "type": "dict",
+                "required": True,
                 "options": {
-                    "engine": {"type": "str", "required": True},
-                    "version": {"type": "str", "required": True},
-                    "path": {"type": "path", "required": True},
-                    "program": {"type": "str", "required": True},
+                    "run_dir": {"type": "path", "required": True},
+                    "supervisor": {"type": "str", "choices": SUPERVISORS, "default": "auto"},
+                    "sysfs_infiniband": {"type": "path", "default": "/sys/class/infiniband"},
+                    "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+                    "engines": {
+                        "type": "list",
+                        "elements": "dict",
+                        "default": [],
+                        "options": {
+                            "engine": {"type": "str", "required": True},
+                            "version": {"type": "str", "required": True},
+                            "path": {"type": "path", "required": True},
+                            "program": {"type": "str", "required": True},
+                        },
+                    },
+                    "weights": {"type": "list", "elements": "path", "default": []},
+                    "disks": {"type": "list", "elements": "path", "default": []},
+                    "account": {"type": "str", "default": ""},
+                    "privileged": {"type": "list", "elements": "list", "default": []},
                 },
-            },
-            "weights": {"type": "list", "elements": "path", "default": []},
-            "disks": {"type": "list", "elements": "path", "default": []},
-            "account": {"type": "str", "default": ""},
-            "privileged": {"type": "list", "elements": "list", "default": []},
+            }
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, node=gather(module.params))
+    module.exit_json(changed=False, node=gather(module.params["query"]))
 
 
 if __name__ == "__main__":

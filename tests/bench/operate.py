@@ -21,8 +21,8 @@ import yaml
 
 from llmgw.observed import NodeFacts
 from llmgw.remote.observe import observe
-from llmgw.remote.playbook import Play, Session, open_session, run_play
-from llmgw.remote.steps import StartRank, StopRank, plain
+from llmgw.remote.playbook import PLAYBOOKS, Play, Session, open_session, run_play
+from llmgw.remote.steps import StartRank, StopRank, facts_query, plain
 from llmgw.site import HostVariables, InventoryHost, Site, parse_catalogue, parse_settings
 from llmgw.store import open_state
 from llmgw.store.nodes import save_facts
@@ -69,9 +69,9 @@ def as_site(site: LabSite) -> Site:
     return Site(settings, hosts, (), parse_catalogue("models: {}", "models.yml", settings))
 
 
-def bare_play(site: LabSite, task: dict[str, Any]) -> Callable[[], None]:
+def bare_play(site: LabSite, task: dict[str, Any], **more: Path) -> Callable[[], None]:
     """ansible-playbook with one task, as an admin who knows how would run it: pipelining, connections kept."""
-    file = site.folder / "bare.yml"
+    file = site.folder / f"bare-{next(iter(task))}.yml"
     file.write_text(yaml.safe_dump([{"hosts": "gpu_nodes", "gather_facts": False, "tasks": [task]}]))
     argv = [
         str(Path(sys.executable).parent / "ansible-playbook"),
@@ -80,7 +80,12 @@ def bare_play(site: LabSite, task: dict[str, Any]) -> Callable[[], None]:
         "-f",
         "50",
     ]
-    environment = {**os.environ, "ANSIBLE_PIPELINING": "True", "LC_ALL": "C.UTF-8"}
+    environment = {
+        **os.environ,
+        "ANSIBLE_PIPELINING": "True",
+        "LC_ALL": "C.UTF-8",
+        **{k: str(v) for k, v in more.items()},
+    }
 
     def run() -> None:
         done = subprocess.run([*argv, str(file)], env=environment, capture_output=True, text=True, check=False)
@@ -137,9 +142,16 @@ def facts(count: int = 32) -> None:
             def look() -> None:
                 assert len(observe(session, made, made.nodes).answered) == count
 
-            bare, ours = least(bare_play(site, {"ping": {}}), look)
-        print(f"facts of {count} nodes: {ours:.2f} s; a bare play of one module: {bare:.2f} s; "
-              f"ratio {ours / bare:.2f} (bar 1.3)")  # fmt: skip
+            query = plain(facts_query(made, made.nodes[0]))
+            modules = {
+                "ANSIBLE_LIBRARY": PLAYBOOKS / "library",
+                "ANSIBLE_MODULE_UTILS": PLAYBOOKS / "module_utils",
+            }
+            ping = bare_play(site, {"ping": {}})
+            same = bare_play(site, {"llmgw_facts": {"query": query}}, **modules)
+            bare, module, ours = least(ping, same, look)
+        print(f"facts of {count} nodes: {ours:.2f} s; a bare play of the same module: {module:.2f} s; "
+              f"ratio {ours / module:.2f} (bar 1.3); one of ping: {bare:.2f} s; ratio {ours / bare:.2f}")  # fmt: skip
         going = site.popen("nodes", "facts", "--refresh")
         peak = _watch_memory(going)
         print(f"memory of llmgw nodes facts at {count} nodes, all its processes: {peak:.0f} MB (bar 300)")
