@@ -12,7 +12,7 @@ PY := $(BIN)/python
 SLOW := lab or simulator or engine or browser or slow
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help env packages engine check test demo demo-down lock bench clean
+.PHONY: help env packages engine check test demo demo-down lock bench compiled clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -52,6 +52,9 @@ bench: env engine ## figures, none of which fails anything
 	$(PY) -m tests.bench.placement --plan
 	$(PY) -m tests.bench.operate
 	$(PY) -m tests.bench.router.bench
+
+compiled: env ## a wheel whose router is compiled: half the processor time for a small request
+	$(PY) -m tests.lab.wheel
 
 lock: ## requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13
 	uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --all-extras \

@@ -1,12 +1,14 @@
 """The wheel, installed alone in a fresh environment away from the checkout."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.lab.kernel import UnavailableError
+from tests.lab.wheel import build_wheel, unpack
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,20 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 def llmgw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `llmgw` program of a wheel built from this checkout, in an environment that has its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    shutil.copytree(
-        ROOT, source, symlinks=True, ignore=shutil.ignore_patterns("build", ".*", "*.egg-info", "__pycache__")
-    )
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
-    done = subprocess.run(build, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if "No module named build" in done.stderr:
-        pytest.skip("the package build is not installed (make env)")
-    assert done.returncode == 0, done.stderr[-2000:]
-    (wheel,) = folder.glob("*.whl")
+    try:
+        wheel = build_wheel(folder)
+    except UnavailableError as why:
+        pytest.skip(str(why))
     environment = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     (site_packages,) = environment.glob("lib/python3*/site-packages")
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site_packages)], check=True)
+    unpack(wheel, site_packages)
     ours = next(Path(path) for path in sys.path if path.endswith("site-packages"))
     for entry in ours.iterdir():  # its dependencies, as pip would have put them there
         target = site_packages / entry.name

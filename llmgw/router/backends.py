@@ -6,7 +6,7 @@ Kept connections and requests under way, by URL, across generations of the publi
 import asyncio
 import ssl
 from collections.abc import Iterable, Mapping, MutableSequence
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from llmgw.router.upstream import Upstream
@@ -123,10 +123,13 @@ class Backend:
     async def connect(self, tls: ssl.SSLContext | None) -> Upstream:
         """A new connection; OSError where none can be made."""
         loop = asyncio.get_running_loop()
-        _, upstream = await loop.create_connection(
-            lambda: Upstream(self), self.host, self.port, ssl=tls if self.secure else None
+        _, made = await loop.create_connection(
+            lambda: cast("asyncio.Protocol", Upstream(self)),
+            self.host,
+            self.port,
+            ssl=tls if self.secure else None,
         )
-        return upstream
+        return cast("Upstream", made)
 
     def forget(self, upstream: Upstream) -> None:
         """A connection is gone."""

@@ -39,40 +39,44 @@ QUEUED, DIALING, WAITING, ANSWERING = range(4)
 
 
 class Exchange:
-    """The client's connection on one side, an engine's on the other.
+    """The client's connection on one side, an engine's on the other."""
 
-    What most requests leave at its default stands in the class, so that making an exchange costs little.
-    """
+    __slots__ = (
+        "ask", "attempts", "backend", "body", "body_bytes", "deadline", "dialing", "estimated", "first_at",
+        "front", "group", "kept_s", "opening", "phase", "relay", "remote_ticket", "request", "request_id",
+        "route", "router", "seen", "started", "status", "stream", "ticket", "tried", "trusted", "upstream",
+        "usage",
+    )  # fmt: skip
 
     ask: Ask
     group: "Group"
-    backend: "Backend | None" = None
-    upstream: "Upstream | None" = None
-    dialing: "asyncio.Task[None] | None" = None
-    relay: Relay | None = None
-    stream: EventStream | None = None
-    ticket: Ticket | None = None
-    usage: Usage | None = None
-    tried: tuple[str, ...] = ()
-    attempts = 0
-    phase = QUEUED
-    opening = b""
-    body = b""
-    body_bytes = 0
-    status = 0
-    first_at = 0.0
-    deadline = 0.0
-    seen = -1
-    kept_s = -1.0
-    trusted = True
-    estimated = False
-    remote_ticket = False
 
     def __init__(self, router: "Router", front: "Front", request: Request, route: "Route") -> None:
         self.router = router
         self.front = front
         self.request = request
         self.route = route
+        self.backend: Backend | None = None
+        self.upstream: Upstream | None = None
+        self.dialing: asyncio.Task[None] | None = None
+        self.relay: Relay | None = None
+        self.stream: EventStream | None = None
+        self.ticket: Ticket | None = None
+        self.usage: Usage | None = None
+        self.tried: tuple[str, ...] = ()
+        self.attempts = 0
+        self.phase = QUEUED
+        self.opening = b""
+        self.body = b""
+        self.body_bytes = 0
+        self.status = 0
+        self.first_at = 0.0
+        self.deadline = 0.0
+        self.seen = -1
+        self.kept_s = -1.0
+        self.trusted = True
+        self.estimated = False
+        self.remote_ticket = False
         self.started = router.time()
         self.request_id = router.request_id(request.headers.get(b"x-request-id"))
 

@@ -42,8 +42,11 @@ class Refused(Exception):  # noqa: N818
         self.fault = fault
 
 
-class Front(asyncio.Protocol):
-    """One client connection. Requests are answered one at a time, in their order."""
+class Front:
+    """One client connection. Requests are answered one at a time, in their order.
+
+    It has the methods of asyncio.Protocol and does not inherit from it: a compiled class cannot.
+    """
 
     __slots__ = (
         "_fault", "_head_bytes", "_headers", "_parser", "_ready", "_request", "_served", "_target", "_waiting",
@@ -91,6 +94,9 @@ class Front(asyncio.Protocol):
         if self.exchange is not None:
             exchange, self.exchange = self.exchange, None
             exchange.abandoned()
+
+    def eof_received(self) -> None:
+        """The client will send nothing more: the transport closes."""
 
     def pause_writing(self) -> None:
         """The client reads more slowly than the engine sends: the engine has to wait."""

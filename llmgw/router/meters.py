@@ -32,9 +32,8 @@ class Meters(Protocol):
 class OwnMeters:
     """The numbers of a router that is one process."""
 
-    lock: AbstractContextManager[object] | None = None
-
     def __init__(self) -> None:
+        self.lock: AbstractContextManager[object] | None = None
         self._windows: dict[str, list[int]] = {}
         self._under_way: dict[str, int] = {}
 

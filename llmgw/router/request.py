@@ -2,27 +2,30 @@
 
 from llmgw.serving.body import Ask, for_engine, repeated_model
 from llmgw.serving.faults import Fault
-from llmgw.serving.keys import NOBODY, Caller
+from llmgw.serving.keys import NOBODY
 from llmgw.serving.multipart import FormModel, form_model, with_form_model
 from llmgw.serving.routes import Route
 
 
 class Request:
-    """A client's request: its head checked, its body gathered as it comes. Defaults stand in the class."""
+    """A client's request: its head checked, its body gathered as it comes."""
 
-    body: bytes = b""
-    caller: Caller = NOBODY
-    route: Route | None = None
-    http10 = False
-    keeps = True
-    unsized = False
-    is_open = False
+    __slots__ = (
+        "body", "caller", "chunks", "headers", "http10", "is_open", "keeps", "method", "route", "target", "unsized",
+    )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, headers: dict[bytes, bytes]) -> None:
         self.method = method
         self.target = target
         self.headers = headers
         self.chunks: list[bytes] = []
+        self.body = b""
+        self.caller = NOBODY
+        self.route: Route | None = None
+        self.http10 = False
+        self.keeps = True
+        self.unsized = False
+        self.is_open = False
 
     @property
     def received(self) -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import aiohttp
 from aiohttp import web
@@ -91,9 +92,12 @@ class Service:
         context = _client_tls(self.config)
         for sock in self.sockets.get("public", ()):
             kind = self.loop.create_unix_server if sock.family == socket.AF_UNIX else self.loop.create_server
-            self._servers.append(await kind(lambda: Front(self.router), sock=sock, ssl=context))
+            self._servers.append(await kind(self._front, sock=sock, ssl=context))
         if self.config.handover is not None and self.leads:
             await around.enter_async_context(self._handover(self.config.handover))
+
+    def _front(self) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", Front(self.router))
 
     @asynccontextmanager
     async def _handover(self, path: Path) -> AsyncIterator[None]:

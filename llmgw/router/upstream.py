@@ -21,8 +21,11 @@ def _ignore(_: bytes) -> None:
     """Takes bytes of a connection that was given up. A plain function, so that the connection holds no cycle."""
 
 
-class Upstream(asyncio.Protocol):
-    """One connection, one exchange at a time. `take` is what gets the next bytes."""
+class Upstream:
+    """One connection, one exchange at a time. `take` is what gets the next bytes.
+
+    It has the methods of asyncio.Protocol and does not inherit from it: a compiled class cannot.
+    """
 
     __slots__ = (
         "_acked_first",
@@ -140,6 +143,12 @@ class Upstream(asyncio.Protocol):
         self.is_open = False
         self.transport.abort()
         return exchange
+
+    def pause_writing(self) -> None:
+        """The engine reads slowly: what it is sent is one request, which is held in any case."""
+
+    def resume_writing(self) -> None:
+        """It has read it."""
 
     def eof_received(self) -> bool:
         self._lost(untaken=self._is_untaken())

@@ -1,12 +1,12 @@
 """Measures the router beside its peers, all of them up at once, in rounds of short loads.
 
-    python -m tests.bench.router.bench [--rounds 5] [--peers naive,nginx,haproxy,vllm-router] [--scenarios …]
+    python -m tests.bench.router.bench [--compiled] [--rounds 5] [--peers naive,nginx,…] [--scenarios …]
 
 Each proxy has core 0, the engine and the load generator core 1, all traffic stays on 127.0.0.1. In every round
 each proxy gets the same load in turn, so that other work on the machine meets all of them alike; what counts is
 the ratio within a round. CPU is that of the proxy's processes, user and kernel, over exactly the measured time.
 `direct` is the load straight to the engine; what it adds to a delay is taken off. Bars are what the router is
-held to.
+held to. --compiled measures the router of `make compiled`.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.router.peers import HERE, KEY, MODEL, PEERS, ROOT, Peer
+from tests.lab.wheel import compiled_site
 
 BUILD = ROOT / "build" / "bench"
 ENGINE_PORT, FIRST_PORT = 21100, 21200
@@ -88,7 +89,7 @@ def family(pid: int) -> list[int]:
 
 def pinned(core: int, words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     """Started on one core, in a session of its own, ahead of other work on the machine where that is allowed."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {"PYTHONPATH": str(ROOT), **os.environ}
     return subprocess.Popen(words, preexec_fn=lambda: _settle(core), env=env, **more)
 
 
@@ -271,6 +272,7 @@ def report(up: dict[str, Running], names: Sequence[str], direct: dict[str, list[
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--compiled", action="store_true")
     words.add_argument("--rounds", type=int, default=5)
     words.add_argument("--peers", default=",".join(name for name in PEERS if name != "llmgw"))
     words.add_argument("--scenarios", default=",".join(SCENARIOS))
@@ -281,6 +283,8 @@ def main() -> None:
     if missing:
         print(f"not installed: {', '.join(sorted(missing))}", file=sys.stderr)
     scenarios = asked.scenarios.split(",")
+    if asked.compiled:
+        os.environ["PYTHONPATH"] = f"{compiled_site()}:{ROOT}"
     with tempfile.TemporaryDirectory() as folder, engine() as engine_pid, proxies(names, Path(folder)) as up:
         direct = {name: measure(up, name, asked.rounds, engine_pid) for name in scenarios}
         for line in report(up, scenarios, direct):
