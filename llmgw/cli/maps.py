@@ -5,19 +5,8 @@ from dataclasses import dataclass
 
 from llmgw.base import UsageError, near
 from llmgw.cli.workspace import Workspace
-from llmgw.fabric import (
-    Domain,
-    Fabric,
-    InventoryPort,
-    KnownPort,
-    Part,
-    Paths,
-    Reading,
-    Role,
-    analyse,
-    known_ports,
-    parts,
-)
+from llmgw.fabric import Domain, Fabric, InventoryPort, KnownPort, Part, Paths, Reading, Role, known_ports, parts
+from llmgw.fabric.analyse import analyse
 from llmgw.observed import Facts
 from llmgw.site import SiteSettings
 from llmgw.store import State
