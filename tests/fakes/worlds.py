@@ -21,9 +21,10 @@ from llmgw.engines import ENGINES
 from llmgw.fabric import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.observed import Facts, Gpu, GpuProcess, InstalledEngine, NodeFacts, Orphan, Run, Weights
 from llmgw.plan import Body, Cordon, Op, Options, Plan, Published, Standing, make_plan
+from llmgw.plan.assess import Question
 from llmgw.plan.copies import url
 from llmgw.plan.spec import Spec, spec_of
-from llmgw.plan.think import Question, Thought, think
+from llmgw.plan.think import Thought, think
 from llmgw.site import (
     Catalogue,
     Engine,
