@@ -123,6 +123,11 @@ class Workspace:
 
         return open_state(self.store_path)
 
+    def close(self) -> None:
+        """Close the store, where it was opened."""
+        if "store" in vars(self):
+            self.store.close()
+
     @contextmanager
     def session(self) -> Iterator["Session"]:
         """Runs of playbooks that share connections."""
