@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from llmgw.fabric import analyse, read, summary
+from llmgw.fabric import read, summary
+from llmgw.fabric.analyse import analyse
 from tests.captures import FABRICS
 from tests.test_fabric_captures import KNOWN
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from llmgw.fabric import Fabric, Severity, Tier, analyse, read, summary
+from llmgw.fabric import Fabric, Severity, Tier, read, summary
+from llmgw.fabric.analyse import analyse
 from llmgw.fabric.scan import Kind
 from tests.captures import FABRICS, capture
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw.fabric import Reading, analyse, parse, read
+from llmgw.fabric import Reading, read
+from llmgw.fabric.analyse import analyse
 from llmgw.fabric.judge import judge
+from llmgw.fabric.parse import parse
 from llmgw.fabric.scan import LIMIT_BYTES, Trouble
 from tests.captures import capture
 from tests.fakes.fabrics import fat_tree

@@ -2,7 +2,10 @@
 
 import itertools
 
-from llmgw.fabric import Changes, Fabric, Topology, analyse, change_lines, diff, read, topology
+from llmgw.fabric import Changes, Fabric, Topology, change_lines, read
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.diff import diff
+from llmgw.fabric.topology import topology
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import NOW
 

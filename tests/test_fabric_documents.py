@@ -15,17 +15,17 @@ from llmgw.fabric import (
     Paths,
     Sample,
     Topology,
-    analyse,
     finding_lines,
     host_list,
-    paths,
     prometheus,
     read,
     slurm_conf,
     slurm_yaml,
-    topology,
-    verify,
 )
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.node_paths import paths
+from llmgw.fabric.topology import topology
+from llmgw.fabric.verify import verify
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import NOW, one_leaf
 

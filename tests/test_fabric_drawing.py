@@ -13,7 +13,9 @@ import pytest
 
 from llmgw.base import LlmgwError, UsageError
 from llmgw.cli.drawing import IRREGULAR, PLACED, Engine, render
-from llmgw.fabric import Fabric, analyse, diff, read, topology
+from llmgw.fabric import Fabric, read
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.diff import diff
 from llmgw.fabric.drawing import (
     Ask,
     Look,
@@ -27,6 +29,7 @@ from llmgw.fabric.drawing import (
     quoted,
     replica_groups,
 )
+from llmgw.fabric.topology import topology
 from tests.captures import capture
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import NOW, one_leaf

@@ -7,16 +7,16 @@ from llmgw.fabric import (
     Severity,
     Standing,
     Tier,
-    analyse,
     cabled_ports,
     change_lines,
-    diff,
     down_ports,
     known_ports,
     parse_linkinfo,
     read,
-    topology,
 )
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.diff import diff
+from llmgw.fabric.topology import topology
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import NOW, adapter, from_adapter, guid, one_leaf, switch, text, to_adapter, to_switch
 

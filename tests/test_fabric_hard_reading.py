@@ -1,6 +1,8 @@
 """Hard cases of ibnetdiscover's text, by the numbers that docs/fabric.md gives them, on small texts of our own."""
 
-from llmgw.fabric import Severity, Standing, Trouble, analyse, gbps, parse, read
+from llmgw.fabric import Severity, Standing, Trouble, gbps, read
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.parse import parse
 from llmgw.fabric.scan import Kind
 from tests.fakes.scans import (
     adapter,

@@ -9,18 +9,18 @@ from llmgw.fabric import (
     ScanSource,
     Severity,
     Standing,
-    analyse,
     candidates,
     claims,
     identify,
     known_ports,
     parse_source,
     parts,
-    paths,
     read,
     uncovered,
     unseen_hosts,
 )
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.node_paths import paths
 from tests.fakes.fabrics import Cluster, fat_tree
 from tests.fakes.scans import guid, one_leaf
 

@@ -14,7 +14,7 @@ from llmgw.plan.explain import explain
 from llmgw.plan.make import body_of
 from llmgw.plan.status import status_of
 from llmgw.plan.text import View, drift_lines, explain_lines, plan_lines, status_lines, to_text
-from llmgw.plan.think import Thought
+from llmgw.plan.think import Thought, think_on
 from tests.fakes.worlds import NOW, World
 
 CASES = sorted((Path(__file__).parent / "cases" / "plan").glob("*.yml"))
@@ -71,6 +71,31 @@ def test_status_and_drift_are_as_reviewed(name: str, check_case: Callable[[str, 
     thought = world.thought(**options)
     status = to_text(status_lines(status_of(thought), now=NOW))
     check_case(f"plan/{name}.status.txt", f"{status}\n---\n{to_text(drift_lines(drift_of(thought)))}")
+
+
+def test_the_status_of_a_settled_roster_is_that_of_the_whole_thought() -> None:
+    settled, open_ = 0, 0
+    for path in CASES:
+        world, _ = case(path.stem)
+        for now in (world, world.applied(world.plan())):
+            known = now.assessment()
+            settled, open_ = settled + known.settled, open_ + (not known.settled)
+            if known.settled:
+                thought = think_on(known)
+                assert status_of(known) == status_of(thought), path.stem
+                assert thought.roster == known.roster, path.stem
+                assert not thought.spots, path.stem
+    assert settled > 20, "cases in which the placer is not asked"
+    assert open_ > 20, "cases in which it is"
+
+
+def test_a_roster_with_somebody_to_place_or_to_replace_is_not_settled() -> None:
+    assert not case("s01_tightest_leaf")[0].assessment().settled
+    world, _ = case("c37_nothing_to_do")
+    assert world.assessment().settled
+    assert not world.assessment(repack=1).settled
+    running = status_of(world.assessment())[0].replica
+    assert not world.assessment(replace=(running,)).settled
 
 
 def test_a_replica_that_is_not_there_is_an_error_with_near_names() -> None:

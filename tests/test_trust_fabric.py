@@ -20,7 +20,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from llmgw.fabric import KnownPort, analyse, paths, read
+from llmgw.fabric import KnownPort, read
+from llmgw.fabric.analyse import analyse
+from llmgw.fabric.node_paths import paths
 from llmgw.remote.playbook import Play, Session, open_session, run_play
 from llmgw.remote.steps import FabricScanPort, PublishDocuments, PublishedText, StartRank, plain
 from tests.fabric_command import LLMGW

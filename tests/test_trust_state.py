@@ -308,3 +308,12 @@ def test_a10_the_publishing_module_gives_an_older_generation_no_place(tmp_path: 
     argv = [sys.executable, "-c", LOAD + code, str(tmp_path), str(ROOT / "playbooks" / "library")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "['changed', 'older', 'same', 'changed']\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["status", "-v"], ["replicas", "list", "-vv"], ["apply", "no-plan.json"]]
+)
+def test_a_command_that_has_ended_leaves_the_store_in_one_file(site: PaperSite, words: list[str]) -> None:
+    argv = [sys.executable, "-m", "llmgw", "--site", str(site.folder), "--state", str(site.state), *words]
+    subprocess.run(argv, cwd=ROOT, capture_output=True, check=False)
+    assert [path.name for path in site.state.parent.glob("state.db*")] == ["state.db"]

@@ -1,6 +1,5 @@
 """Names: what may be one, how they are ordered, which known one was meant, and lists of hosts written short."""
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -85,6 +84,8 @@ def natural(names: Iterable[str]) -> list[str]:
 
 def near(word: str, known: Sequence[str]) -> list[str]:
     """Up to three of the known words that a typing error could have made into `word`, nearest first."""
+    import difflib
+
     return difflib.get_close_matches(word, known, n=3, cutoff=0.6)
 
 

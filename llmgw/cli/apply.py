@@ -108,7 +108,8 @@ def _check(workspace: Workspace, file: Path | None, options: "Options") -> int:
 def _still_true(workspace: Workspace, file: Path) -> "tuple[World, Plan]":
     """A saved plan and the world that it holds for; RefusedError, before any node is spoken to, if it does not."""
     from llmgw.cli.planning import look
-    from llmgw.plan import Plan, stale
+    from llmgw.plan import Plan
+    from llmgw.plan.stale import stale
     from llmgw.store.files import read_text
     from llmgw.store.journal import consumed
 

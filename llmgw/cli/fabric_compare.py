@@ -50,7 +50,7 @@ def diff(
       llmgw fabric diff before.txt after.txt
     """
     from llmgw.fabric import change_lines
-    from llmgw.fabric import diff as compared
+    from llmgw.fabric.diff import diff as compared
 
     old, new = _two(workspace, words, since)
     found = compared(old, new)
@@ -128,7 +128,9 @@ def _before(state: "State", fabric: "StoredFabric", new: "StoredScan", since: st
 def _read_map(file: str) -> "Topology":
     """A map from a file, whatever the kind."""
     from llmgw.cli.fabric_scan import read_file
-    from llmgw.fabric import Topology, analyse, read, topology
+    from llmgw.fabric import Topology, read
+    from llmgw.fabric.analyse import analyse
+    from llmgw.fabric.topology import topology
 
     text = read_file(file)
     if text.lstrip().startswith("{"):

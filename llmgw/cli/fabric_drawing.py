@@ -6,7 +6,8 @@ from pathlib import Path
 from llmgw.cli.drawing import IRREGULAR, PLACED, render
 from llmgw.cli.maps import ground, load, pick
 from llmgw.cli.workspace import Workspace
-from llmgw.fabric import Change, ChangeItem, Fabric, Topology, diff
+from llmgw.fabric import Change, ChangeItem, Fabric, Topology
+from llmgw.fabric.diff import diff
 from llmgw.fabric.drawing import (
     Ask,
     Marks,

@@ -74,7 +74,7 @@ def _looked_at(
     from llmgw.cli.keeping import missed_in, newest_states, read_topology
     from llmgw.cli.maps import load, pick
     from llmgw.fabric import cabled_ports, down_ports, parse_linkinfo
-    from llmgw.fabric import verify as verified
+    from llmgw.fabric.verify import verify as verified
 
     state = workspace.store
     scan = pick(state, fabric, None)

@@ -16,13 +16,13 @@ from llmgw.fabric import (
     Paths,
     Topology,
     change_lines,
-    diff,
     missed_cables,
     overlaid,
-    paths,
     substance,
-    topology,
 )
+from llmgw.fabric.diff import diff
+from llmgw.fabric.node_paths import paths
+from llmgw.fabric.topology import topology
 from llmgw.store import State
 from llmgw.store.history import record
 from llmgw.store.known import missed_text

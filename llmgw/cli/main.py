@@ -1,5 +1,6 @@
 """The llmgw command: finds the command that was asked for, and turns what it raises into words and an exit code."""
 
+import gc
 import os
 import signal
 import sys
@@ -31,9 +32,11 @@ def _louder(ctx: click.Context, _parameter: click.Parameter, value: int) -> None
 
     if value and isinstance(ctx.obj, Workspace):
         ctx.obj = replace(ctx.obj, verbose=ctx.obj.verbose + value)
+        ctx.call_on_close(ctx.obj.close)
 
 
 ERROR, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # ExitCode's, which help must not wait for
+_USUAL, _SELDOM = gc.get_threshold(), 10_000  # new values, most of which stay, before a look for cycles
 HELP = """Serve LLMs from HPC GPU nodes with InfiniBand.
 
 \b
@@ -103,6 +106,7 @@ def cli(
 
     ctx.color = colour_wanted(no_color=no_color)
     ctx.obj = Workspace.of(site, state, verbose=verbose, debug=debug)
+    ctx.call_on_close(ctx.obj.close)
 
 
 def colour_wanted(*, no_color: bool) -> bool | None:
@@ -156,7 +160,18 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+def collect_as_usual() -> None:
+    """Give Python's cycle collector its usual thresholds back: for a command that goes on until it is stopped."""
+    gc.set_threshold(*_USUAL)
+
+
 def main() -> NoReturn:
     """The console script."""
     signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run())
+    os.environ.setdefault(
+        "PYDANTIC_DISABLE_PLUGINS", "__all__"
+    )  # looked for in every installed package's metadata
+    gc.set_threshold(_SELDOM)
+    code = run()
+    gc.freeze()  # Python looks through everything once more as it ends; what has to be closed is closed
+    sys.exit(code)

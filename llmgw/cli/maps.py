@@ -2,27 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from llmgw.base import UsageError, near
 from llmgw.cli.workspace import Workspace
-from llmgw.fabric import (
-    Domain,
-    Fabric,
-    InventoryPort,
-    KnownPort,
-    Part,
-    Paths,
-    Reading,
-    Role,
-    analyse,
-    known_ports,
-    parts,
-)
+from llmgw.fabric import Domain, Part, Paths, Role, parts
 from llmgw.observed import Facts
 from llmgw.site import SiteSettings
 from llmgw.store import State
 from llmgw.store.maps import StoredFabric, StoredScan, current_paths, fabrics, scan_texts, stored_scan
 from llmgw.store.nodes import load_facts
+
+if TYPE_CHECKING:
+    from llmgw.fabric import Fabric, InventoryPort, KnownPort, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +22,13 @@ class Ground:
     """What a map is read against: the inventory's hosts, the ports that nodes reported, and the settings' parts."""
 
     hosts: tuple[str, ...] = ()
-    ports: tuple[InventoryPort, ...] = ()
+    ports: "tuple[InventoryPort, ...]" = ()
     settings: SiteSettings | None = None
 
     @property
-    def known(self) -> Mapping[str, KnownPort]:
+    def known(self) -> "Mapping[str, KnownPort]":
+        from llmgw.fabric import known_ports
+
         return known_ports(self.ports)
 
     def parts(self, maps: Mapping[str, Paths]) -> dict[str, Part]:
@@ -62,8 +56,10 @@ def ground(workspace: Workspace) -> Ground:
     return Ground(names, inventory_ports(load_facts(workspace.store, names)), site.settings)
 
 
-def inventory_ports(facts: Facts) -> tuple[InventoryPort, ...]:
+def inventory_ports(facts: Facts) -> "tuple[InventoryPort, ...]":
     """Every adapter port that nodes reported."""
+    from llmgw.fabric import InventoryPort
+
     return tuple(
         InventoryPort(
             node=name,
@@ -80,8 +76,10 @@ def inventory_ports(facts: Facts) -> tuple[InventoryPort, ...]:
     )
 
 
-def mapped(reading: Reading, under: Ground, earlier: Mapping[str, Domain] | None = None) -> Fabric:
+def mapped(reading: "Reading", under: Ground, earlier: Mapping[str, Domain] | None = None) -> "Fabric":
     """What a reading means on this ground."""
+    from llmgw.fabric.analyse import analyse
+
     return analyse(reading, hosts=under.hosts, ports=under.known, earlier=earlier)
 
 
@@ -116,7 +114,7 @@ def pick(state: State, fabric: StoredFabric, number: int | None) -> StoredScan:
     return found
 
 
-def load(state: State, scan: StoredScan, under: Ground) -> Fabric:
+def load(state: State, scan: StoredScan, under: Ground) -> "Fabric":
     """The map of a stored scan, read again from its raw text."""
     from llmgw.fabric import read
 

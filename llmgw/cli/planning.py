@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmgw.base import count, duration
 from llmgw.base.bulk import collector_at_rest
@@ -14,9 +15,7 @@ from llmgw.cli.workspace import CATALOGUE, HOSTS, Workspace, operator
 from llmgw.fabric import Paths, lean_paths
 from llmgw.observed import Facts
 from llmgw.plan import Inputs, Options, Plan, Published, Standing
-from llmgw.plan.make import body_of
-from llmgw.plan.presumed import presume
-from llmgw.plan.think import Question, Thought, think
+from llmgw.plan.assess import Assessment, Question, assess
 from llmgw.site import Site
 from llmgw.store import State, lineage, serial
 from llmgw.store.files import read_text
@@ -24,7 +23,9 @@ from llmgw.store.journal import specs
 from llmgw.store.maps import stored_scan
 from llmgw.store.nodes import cordons, load_lean_facts
 from llmgw.store.published import endpoints
-from llmgw.store.starts import starts_since
+
+if TYPE_CHECKING:
+    from llmgw.plan.think import Thought
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +39,33 @@ class World:
     now: datetime
     took_s: float | None = None
 
-    def think(self, options: Options) -> Thought:
+    def assess(self, options: Options) -> Assessment:
+        """What is known of this world before anything is placed."""
+        return assess(Question(self.site, self.fabrics, self.facts, self.standing, options, self.now))
+
+    def think(self, options: Options) -> "Thought":
         """All that is behind a plan of this world, for whoever wants reasons."""
-        return think(Question(self.site, self.fabrics, self.facts, self.standing, options, self.now))
+        from llmgw.plan.think import think_on
+
+        return think_on(self.assess(options))
+
+    def as_it_stands(self) -> "Assessment | Thought":
+        """What is behind llmgw status: thought out to the end only where some replica needs a place."""
+        known = self.assess(Options())
+        if known.settled:
+            return known
+        from llmgw.plan.think import think_on
+
+        return think_on(known)
 
     def plan(self, options: Options) -> Plan:
         """The plan of this world."""
         return self.plan_of(self.think(options))
 
-    def plan_of(self, thought: Thought) -> Plan:
+    def plan_of(self, thought: "Thought") -> Plan:
         """The plan that was thought out."""
+        from llmgw.plan.make import body_of
+
         return Plan.of(body_of(thought), created=self.now.replace(microsecond=0), by=operator())
 
 
@@ -84,6 +102,9 @@ def known_facts(store: State, site: Site) -> Facts:
     seen = [at for at in facts.silent.values() if at]
     if not seen:
         return facts
+    from llmgw.plan.presumed import presume
+    from llmgw.store.starts import starts_since
+
     held = datetime.now(UTC) - timedelta(seconds=site.settings.lost_after_s)
     return presume(facts, starts_since(store, max(held, min(seen))))
 

@@ -39,6 +39,9 @@ def reconcile(workspace: Workspace, follow: bool, interval: float, if_free: bool
 
     if not follow:
         return _locked_round(workspace, skip=if_free, wait_s=lock_timeout)
+    from llmgw.cli.main import collect_as_usual
+
+    collect_as_usual()
     with Interrupts() as interrupts:
         while not interrupts.asked():
             fresh = Workspace(workspace.folder, workspace.state_file, workspace.verbose, workspace.debug)
@@ -63,8 +66,7 @@ def _follow_round(workspace: Workspace, *, wait_s: float, ending: Callable[[], i
         say(f"llmgw: {visible(error.message)}")
         return error.exit_code
     finally:
-        if "store" in vars(workspace):
-            workspace.store.close()
+        workspace.close()
 
 
 def _locked_round(

@@ -123,8 +123,10 @@ def router_command(**options: Any) -> None:
     llmgw router --published /var/lib/llmgw/published --listen 0.0.0.0:8080
     llmgw router --endpoint gpu1=http://10.0.0.5:8000=qwen2.5-7b
     """
+    from llmgw.cli.main import collect_as_usual
     from llmgw.router.workers import run
 
+    collect_as_usual()
     run(router_config(**options))
 
 

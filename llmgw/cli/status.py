@@ -41,12 +41,11 @@ def status(workspace: Workspace, refresh: bool, output: Output) -> None:
     By what was last seen, which llmgw reconcile keeps fresh; --refresh asks the nodes.
     """
     from llmgw.cli.planning import look
-    from llmgw.plan import Options
     from llmgw.plan.status import status_of
     from llmgw.store.health import conditions
 
     world = look(workspace, refresh=refresh, remembered=not refresh)
-    found = status_of(world.think(Options()))
+    found = status_of(world.as_it_stands())
     health = conditions(workspace.store)
     if output.format == "table":
         from llmgw.cli.colour import show, width

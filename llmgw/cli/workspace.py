@@ -1,8 +1,6 @@
 """What a command works on: the site folder, the store, a session to the nodes. Opened when first asked for."""
 
-import getpass
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +121,11 @@ class Workspace:
 
         return open_state(self.store_path)
 
+    def close(self) -> None:
+        """Close the store, where it was opened."""
+        if "store" in vars(self):
+            self.store.close()
+
     @contextmanager
     def session(self) -> Iterator["Session"]:
         """Runs of playbooks that share connections."""
@@ -134,6 +137,9 @@ class Workspace:
 
 def operator() -> str:
     """Who runs the command: user@host, as plans, locks and the history name them."""
+    import getpass
+    import socket
+
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 

@@ -12,8 +12,8 @@ from llmgw.observed.facts import Facts, NodeFacts, Run
 class Incarnation:
     """One start of a replica: what action `action` of plan `plan` made, as the nodes now show it.
 
-    `ranks` has the node and the run of each rank that was seen. `nodes` is the whole placement in rank order,
-    so a rank missing from `ranks` is one whose node is silent or shows no trace of it.
+    `ranks` has the node and the run of each rank that was seen, in rank order. `nodes` is the whole placement in
+    that order, so a rank missing from `ranks` is one whose node is silent or shows no trace of it.
     """
 
     replica: str

@@ -2,9 +2,8 @@
 
 from llmgw.base import UsageError, near, replica_parts
 from llmgw.engines import ENGINES
-from llmgw.plan.copies import Copy, CopyState
+from llmgw.plan.copies import Copy, CopyState, seats_of
 from llmgw.plan.document import Action, Incumbent, Op
-from llmgw.plan.seating import seats_of
 from llmgw.plan.think import Thought
 
 

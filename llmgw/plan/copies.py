@@ -1,10 +1,12 @@
 """What runs, as copies of replicas, and how each is doing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from llmgw.base import natural_key, replica_parts
 from llmgw.observed import Facts, Incarnation, Run, incarnations
+from llmgw.plan.document import Seat
 from llmgw.plan.nodes import QUIET, Ground, NodeState
 from llmgw.plan.standing import Standing
 from llmgw.site import address
@@ -43,12 +45,11 @@ class Copy:
 
     def runs(self) -> list[tuple[str, Run]]:
         """Node and run of the ranks that hold something, in rank order; of silent nodes the last known."""
-        ranks = self.started.ranks
-        return [ranks[rank] for rank in sorted(ranks) if ranks[rank][1].state != "exited"]
+        return [placed for placed in self.started.ranks.values() if placed[1].state != "exited"]
 
     def last_runs(self) -> list[tuple[str, Run]]:
         """Node and run of every rank that was seen, ended ones too, in rank order."""
-        return [self.started.ranks[rank] for rank in sorted(self.started.ranks)]
+        return list(self.started.ranks.values())
 
 
 def copies(facts: Facts, ground: Ground, *, given_up: frozenset[NodeState]) -> list[Copy]:
@@ -95,6 +96,14 @@ def _ending(rank: int, node: str, run: Run | None, ranks: int) -> str:
     what = "is gone from" if run is None else "has ended on"
     status = f" ({run.exit_status})" if run and run.exit_status else ""
     return (f"rank {rank} " if ranks > 1 else "") + f"{what} {node}{status}"
+
+
+def seats_of(copy: Copy, runs: Sequence[tuple[str, Run]] | None = None) -> tuple[Seat, ...]:
+    """The seats of a copy's runs that hold something, or of these runs, in rank order."""
+    return tuple(
+        Seat(n=node, rank=run.rank, gpus=run.gpus, port=run.port or 0, ports=run.ports)
+        for node, run in (copy.runs() if runs is None else runs)
+    )
 
 
 def url(where: str, port: int) -> str:

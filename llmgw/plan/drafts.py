@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmgw.engines import ENGINES, LoadProbe
-from llmgw.plan.copies import Copy, CopyState, PublishedAs, url_of
+from llmgw.plan.copies import Copy, CopyState, PublishedAs, seats_of, url_of
 from llmgw.plan.document import Incumbent, Op, Placement, Precondition, Seat
 from llmgw.plan.nodes import QUIET, Ground
 from llmgw.plan.roster import Fate, Member, Roster
 from llmgw.plan.scope import Scope
-from llmgw.plan.seating import seats_of
 from llmgw.plan.standing import Standing
 from llmgw.site import Engine, Site
 

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from llmgw.base import natural_key
 from llmgw.engines import complaints
 from llmgw.engines.fit import fit
 from llmgw.plan.nodes import Ground, SiteNode
-from llmgw.site import Catalogue, Engine, GpuNeeds, Model, Profile, Site
+from llmgw.site import Engine, GpuNeeds, Model, Profile, Site
 
 
 class Reason(StrEnum):
@@ -110,10 +111,16 @@ def _kind(
 class Eligibility:
     """Which kinds each profile can run on. Answers are remembered: there are few kinds and few profiles."""
 
-    def __init__(self, catalogue: Catalogue, kinds: Kinds) -> None:
-        self.catalogue = catalogue
-        self.kinds = kinds
+    def __init__(self, site: Site, ground: Ground) -> None:
+        self.catalogue = site.catalogue
+        self._site = site
+        self._ground = ground
         self._known: dict[tuple[str, str], dict[int, Refusal]] = {}
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of the site's nodes; nobody asks where all that is wanted runs."""
+        return kinds_of(self._site, self._ground)
 
     def refusals(self, model: str, profile: str) -> dict[int, Refusal]:
         """Why each kind that cannot run the profile cannot."""

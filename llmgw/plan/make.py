@@ -9,6 +9,7 @@ from llmgw.base.bulk import collector_at_rest
 from llmgw.engines import Launch
 from llmgw.fabric import Paths
 from llmgw.observed import Facts
+from llmgw.plan.assess import Question
 from llmgw.plan.document import Action, Body, Options
 from llmgw.plan.drafts import Bench, Draft, draft_all
 from llmgw.plan.drift import drift_of
@@ -20,7 +21,7 @@ from llmgw.plan.runner_up import with_runners_up
 from llmgw.plan.schedule import schedule
 from llmgw.plan.spec import Spec
 from llmgw.plan.standing import Standing
-from llmgw.plan.think import Question, Thought, think
+from llmgw.plan.think import Thought, think
 from llmgw.plan.unplaced import unplaced_of
 from llmgw.plan.warnings import warnings_of
 from llmgw.site import Site

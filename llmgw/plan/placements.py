@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from llmgw.plan.copies import seats_of
 from llmgw.plan.document import Placement, Seat
 from llmgw.plan.nodes import Ground
 from llmgw.plan.placer import Spot
 from llmgw.plan.roster import Fate, Member, Roster
-from llmgw.plan.seating import Seating, biggest_first, seats_of
+from llmgw.plan.seating import Seating, biggest_first
 from llmgw.site import Site
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from llmgw.engines import ENGINES
-from llmgw.observed import Run
-from llmgw.plan.copies import Copy
+from llmgw.plan.copies import Copy, seats_of
 from llmgw.plan.document import Seat
 from llmgw.plan.holdings import holdings
 from llmgw.plan.nodes import Ground, SiteNode
@@ -71,14 +70,6 @@ class Seating:
             rows = free_runs(self.site, node, self._used.get(node.name, frozenset()))
             self._ports[node.name] = PortDesk(rows)
         return self._ports[node.name]
-
-
-def seats_of(copy: Copy, runs: Sequence[tuple[str, Run]] | None = None) -> tuple[Seat, ...]:
-    """The seats of a copy's runs that hold something, or of these runs, in rank order."""
-    return tuple(
-        Seat(n=node, rank=run.rank, gpus=run.gpus, port=run.port or 0, ports=run.ports)
-        for node, run in (copy.runs() if runs is None else runs)
-    )
 
 
 def biggest_first(members: Sequence[Member], spots: Mapping[str, Spot]) -> list[Member]:

@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from llmgw.base import natural_key
 from llmgw.fabric import NodePath
-from llmgw.plan.copies import Copy, CopyState, PublishedAs, url_of
+from llmgw.plan.assess import Assessment
+from llmgw.plan.copies import Copy, CopyState, PublishedAs, seats_of, url_of
 from llmgw.plan.document import Seat
 from llmgw.plan.roster import Fate, Member
-from llmgw.plan.seating import seats_of
 from llmgw.plan.spec import Change, Spec, changes
-from llmgw.plan.think import Thought
+
+if TYPE_CHECKING:
+    from llmgw.plan.think import Thought
 
 
 class ReplicaState(StrEnum):
@@ -49,8 +52,11 @@ class ReplicaStatus:
     paths: tuple[NodePath | None, ...]
 
 
-def status_of(thought: Thought) -> list[ReplicaStatus]:
-    """Every replica that is wanted or of which something runs, in natural order; older copies after newer ones."""
+def status_of(thought: "Assessment | Thought") -> list[ReplicaStatus]:
+    """Every replica that is wanted or of which something runs, in natural order; older copies after newer ones.
+
+    Of a settled assessment as of the whole thought; of another one members could come to stand otherwise.
+    """
     found = [_of_member(thought, member) for member in (*thought.roster.members, *_missing(thought))]
     endings = (*thought.roster.endings, *thought.roster.stale)
     found += [_of_copy(thought, ending.copy, None, ending.why) for ending in endings]
@@ -58,12 +64,12 @@ def status_of(thought: Thought) -> list[ReplicaStatus]:
     return sorted(found, key=lambda one: natural_key(one.replica))
 
 
-def _missing(thought: Thought) -> list[Member]:
+def _missing(thought: "Assessment | Thought") -> list[Member]:
     known = {member.name for member in thought.roster.members}
     return [member for member in thought.unplaced if member.name not in known]
 
 
-def _of_member(thought: Thought, member: Member) -> ReplicaStatus:
+def _of_member(thought: "Assessment | Thought", member: Member) -> ReplicaStatus:
     if member.copy is None:
         return ReplicaStatus(
             member.name, ReplicaState.MISSING, (), "", "", None, _engine(member.spec), "", (), "", ()
@@ -71,8 +77,9 @@ def _of_member(thought: Thought, member: Member) -> ReplicaStatus:
     return _of_copy(thought, member.copy, member, member.why if member.fate is not Fate.KEEP else "")
 
 
-def _of_copy(thought: Thought, copy: Copy, member: Member | None, note: str) -> ReplicaStatus:
-    known = thought.published.get(url_of(thought.ground, copy), PublishedAs())
+def _of_copy(thought: "Assessment | Thought", copy: Copy, member: Member | None, note: str) -> ReplicaStatus:
+    url = url_of(thought.ground, copy)
+    known = thought.published.get(url, PublishedAs())
     spec = thought.asked.standing.specs.get(copy.started.spec)
     current = member is not None and member.mark == copy.started.spec
     if current and member:
@@ -84,7 +91,7 @@ def _of_copy(thought: Thought, copy: Copy, member: Member | None, note: str) -> 
         state=_state(copy, known),
         seats=seats_of(copy),
         leaf=",".join(thought.ground.leaves[leaf] for leaf in leaves),
-        url=url_of(thought.ground, copy),
+        url=url,
         since=copy.started.started_at,
         engine=_engine(spec),
         spec="current" if current else "outdated" if member else "unknown",

@@ -2,38 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from llmgw.base.bulk import collector_at_rest
-from llmgw.fabric import Paths
-from llmgw.observed import Facts
-from llmgw.plan.copies import Copy, CopyState, PublishedAs, copies, published_by_url, url_of
-from llmgw.plan.document import Options, Placement
-from llmgw.plan.holdings import settle_claims
-from llmgw.plan.kinds import Eligibility, kinds_of
-from llmgw.plan.nodes import Ground, NodeState, survey
+from llmgw.plan.assess import Assessment, Question, assess
+from llmgw.plan.copies import Copy, CopyState, PublishedAs, url_of
+from llmgw.plan.document import Placement
+from llmgw.plan.kinds import Eligibility
+from llmgw.plan.nodes import Ground, NodeState
 from llmgw.plan.placements import placements_of
 from llmgw.plan.placer import Answer, Demand, Spot, place
 from llmgw.plan.reasons import Reasons
-from llmgw.plan.roster import Fate, Member, Roster, call_roll
+from llmgw.plan.roster import Fate, Member, Roster
 from llmgw.plan.schedule import Floor
-from llmgw.plan.scope import Scope, scope_of
-from llmgw.plan.standing import Standing
+from llmgw.plan.scope import Scope
 from llmgw.plan.surge import moved_away, surge
 from llmgw.plan.task import Task, make_task
 from llmgw.site import Site
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a plan is asked: the arguments of make_plan."""
-
-    site: Site
-    fabrics: Mapping[str, Paths]
-    facts: Facts
-    standing: Standing
-    options: Options
-    now: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +42,17 @@ class Thought:
     floors: Mapping[str, Floor]
 
 
-@collector_at_rest()
 def think(asked: Question) -> Thought:
     """Everything that a plan needs but its actions. UsageError for a target that names nothing."""
-    site, options = asked.site, asked.options
-    ground = survey(site, asked.fabrics, asked.facts, asked.standing, now=asked.now)
-    lost = frozenset({NodeState.LOST, *([NodeState.UNREACHABLE] if options.replace_unreachable else [])})
-    found = copies(asked.facts, ground, given_up=lost)
-    scope = scope_of(site, options, found)
-    published = published_by_url(asked.standing)
-    eligibility = Eligibility(site.catalogue, kinds_of(site, ground))
-    roster = call_roll(
-        site.catalogue, ground, found, asked.standing, published=published, scope=scope, eligibility=eligibility
-    )
-    roster = settle_claims(ground, roster)
-    roster, task, answer, unplaced = _placed(asked, ground, roster, eligibility)
+    return think_on(assess(asked))
+
+
+@collector_at_rest()
+def think_on(known: Assessment) -> Thought:
+    """The second half: the place of each replica."""
+    asked, ground, published, eligibility = known.asked, known.ground, known.published, known.eligibility
+    site = asked.site
+    roster, task, answer, unplaced = _placed(asked, ground, known.roster, eligibility)
     floors = floors_of(site, ground, roster, published)
     spots = _spots(task, answer)
     roster = _with_moves(roster, task, answer)
@@ -88,8 +68,8 @@ def think(asked: Question) -> Thought:
     return Thought(
         asked=asked,
         ground=ground,
-        found=tuple(found),
-        scope=scope,
+        found=known.found,
+        scope=known.scope,
         published=published,
         eligibility=eligibility,
         roster=roster,

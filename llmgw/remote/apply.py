@@ -3,20 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from llmgw.plan import (
-    Action,
-    Answer,
-    Ask,
-    Phase,
-    Progress,
-    Rules,
-    advance,
-    begin,
-    settle,
-    stop_starting,
-    take_steps,
-)
+from llmgw.plan import Action, Answer, Ask, Phase, Progress, Rules, begin, stop_starting, take_steps
+from llmgw.plan.advance import advance
 from llmgw.plan.progress import Step
+from llmgw.plan.settle import settle
 
 LOOK_S = 1.0
 

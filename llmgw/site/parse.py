@@ -1,5 +1,6 @@
 """From the texts of a site folder to a Site, or to the first thing wrong with them and where it stands."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ CONNECTION = (
     "ansible_become",
 )
 _SAFE_CONNECTION = ("ansible_host", "ansible_user")  # words that ssh would read as options or a shell as its own
+_SAFE_WORD = re.compile(r"(?!-)[\w.:@%-]*")
 _D = TypeVar("_D", bound=Document)
 
 
@@ -175,7 +177,7 @@ def _host(name: str, variables: Mapping[str, Any], source: str) -> InventoryHost
 def _check_connection(name: str, connection: Mapping[str, Any], source: str) -> None:
     for key in _SAFE_CONNECTION:
         value = str(connection.get(key, ""))
-        if value.startswith("-") or not all(char.isalnum() or char in ".:_-@%" for char in value):
+        if not _SAFE_WORD.fullmatch(value):
             raise DocumentError(Place(source, f"{name}/{key}"), f"is no {key.removeprefix('ansible_')}: {value!r}")
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from llmgw.base import moment
 from llmgw.plan.judge import Condition, Health
-from llmgw.plan.repair import CopyKey, Retry
 from llmgw.store.database import State
 
+if TYPE_CHECKING:
+    from llmgw.plan.repair import CopyKey, Retry
 
-def conditions(state: State) -> dict[CopyKey, Condition]:
+
+def conditions(state: State) -> "dict[CopyKey, Condition]":
     """The last condition of every copy."""
     rows = state.rows("SELECT replica, plan, action, health, since, why, tokens, suspect FROM conditions")
     return {
@@ -18,7 +21,7 @@ def conditions(state: State) -> dict[CopyKey, Condition]:
     }
 
 
-def save_conditions(state: State, found: Mapping[CopyKey, Condition]) -> None:
+def save_conditions(state: State, found: "Mapping[CopyKey, Condition]") -> None:
     """Replace what is remembered by what was found; copies that are gone are forgotten."""
     with state.change() as connection:
         connection.execute("DELETE FROM conditions")
@@ -31,8 +34,10 @@ def save_conditions(state: State, found: Mapping[CopyKey, Condition]) -> None:
         )
 
 
-def retries(state: State) -> dict[str, Retry]:
+def retries(state: State) -> "dict[str, Retry]":
     """The failures that are counted now, by replica."""
+    from llmgw.plan.repair import Retry
+
     rows = state.rows("SELECT replica, count, last, next FROM failures ORDER BY replica")
     return {
         replica: Retry(count, datetime.fromisoformat(last), datetime.fromisoformat(after))
@@ -40,7 +45,7 @@ def retries(state: State) -> dict[str, Retry]:
     }
 
 
-def save_retries(state: State, found: Mapping[str, Retry]) -> None:
+def save_retries(state: State, found: "Mapping[str, Retry]") -> None:
     """Replace what is counted."""
     with state.change() as connection:
         connection.execute("DELETE FROM failures")

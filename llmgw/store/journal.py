@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmgw.base import LlmgwError, RefusedError, moment
 from llmgw.plan import PHASES, Plan, Spec
-from llmgw.plan.progress import Step
 from llmgw.store.database import State, count_change
+
+if TYPE_CHECKING:
+    from llmgw.plan.progress import Step
 
 PlanState = Literal["running", "done", "unfinished", "superseded"]
 
@@ -101,7 +103,9 @@ def _plans(rows: Iterable[tuple[Any, ...]]) -> Iterator[AppliedPlan]:
     return (AppliedPlan(Plan.read(text, "the store"), state, by, at) for text, state, by, at in rows)
 
 
-def write(state: State, plan: str, steps: Iterable[Step], open_rows: MutableMapping[tuple[str, str], int]) -> None:
+def write(
+    state: State, plan: str, steps: "Iterable[Step]", open_rows: MutableMapping[tuple[str, str], int]
+) -> None:
     """Write down steps that are about to be taken and how others ended, all or none; committed when this returns.
 
     `open_rows` has the row of each action's phase that was begun and has not ended: kept for the caller, changed here.

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llmgw.cli.drawing import PLACED, render
-from llmgw.fabric import Fabric, analyse, read
+from llmgw.fabric import Fabric, read
+from llmgw.fabric.analyse import analyse
 from llmgw.fabric.drawing import Ask, dot, fault_marks, lay_out
 from tests.captures import FABRICS
 from tests.fakes.fabrics import fat_tree

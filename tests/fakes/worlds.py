@@ -21,9 +21,10 @@ from llmgw.engines import ENGINES
 from llmgw.fabric import Domain, NodePath, Paths, Rail, ShortCable
 from llmgw.observed import Facts, Gpu, GpuProcess, InstalledEngine, NodeFacts, Orphan, Run, Weights
 from llmgw.plan import Body, Cordon, Op, Options, Plan, Published, Standing, make_plan
+from llmgw.plan.assess import Assessment, Question, assess
 from llmgw.plan.copies import url
 from llmgw.plan.spec import Spec, spec_of
-from llmgw.plan.think import Question, Thought, think
+from llmgw.plan.think import Thought, think_on
 from llmgw.site import (
     Catalogue,
     Engine,
@@ -428,7 +429,11 @@ class World:
 
     def thought(self, **options: Any) -> Thought:
         """What the plan of this world is thought out from, for explanations."""
-        return think(Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW))
+        return think_on(self.assessment(**options))
+
+    def assessment(self, **options: Any) -> Assessment:
+        """What is known of this world before anything is placed."""
+        return assess(Question(self.site(), self.paths(), self.facts(), self.standing(), Options(**options), NOW))
 
     # What follows
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from llmgw.base import count
-from llmgw.fabric import NodePath
 from llmgw.plan.board import Excluded
 from llmgw.plan.explain import BETTER, NAME, Explanation, Row
 from llmgw.plan.kinds import Reason
 from llmgw.plan.nodes import Ground
-from llmgw.plan.text.spans import BLANK, Line, Span, folded, gpu_words, line, plain, wrapped
+from llmgw.plan.text.spans import BLANK, Line, Span, folded, gpu_words, line, plain, rails_words, wrapped
 
 _ROWS = 12
 
@@ -101,17 +100,6 @@ def _ranks(found: Explanation, ground: Ground, width: int) -> list[Line]:
         else:
             lines += [plain(text), *wrapped(rails, width=width, indent=size + 4)]
     return lines
-
-
-def rails_words(path: NodePath | None) -> str:
-    """`8 of 8 rails on their leaves, all 4xNDR`."""
-    if path is None or not path.rails:
-        return "on no map"
-    right = sum(not rail.off_rail for rail in path.rails)
-    rates = sorted({rail.rate for rail in path.rails})
-    slow = [f"{rail.device} {rail.rate} of {rail.expected}" for rail in path.rails if rail.rate != rail.expected]
-    speed = f"all {rates[0]}" if len(rates) == 1 else slow[0] if slow else " and ".join(rates)
-    return f"{right} of {len(path.rails)} rails on their leaves, {speed}"
 
 
 def _verdict(found: Explanation) -> str:

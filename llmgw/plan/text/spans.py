@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmgw.base import natural, visible
+from llmgw.fabric import NodePath
 
 Style = Literal["", "add", "remove", "change", "move", "warn", "dim", "strong"]
 Paint = Callable[[str, Style], str]
@@ -114,3 +115,14 @@ def gpu_words(gpus: Sequence[Sequence[int]]) -> str:
     if len(sizes) <= 3:
         return "+".join(map(str, sizes)) + " GPUs"
     return f"{len(sizes)} x {sizes[0]} GPUs"
+
+
+def rails_words(path: NodePath | None) -> str:
+    """`8 of 8 rails on their leaves, all 4xNDR`."""
+    if path is None or not path.rails:
+        return "on no map"
+    right = sum(not rail.off_rail for rail in path.rails)
+    rates = sorted({rail.rate for rail in path.rails})
+    slow = [f"{rail.device} {rail.rate} of {rail.expected}" for rail in path.rails if rail.rate != rail.expected]
+    speed = f"all {rates[0]}" if len(rates) == 1 else slow[0] if slow else " and ".join(rates)
+    return f"{right} of {len(path.rails)} rails on their leaves, {speed}"

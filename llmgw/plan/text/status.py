@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from llmgw.base import count, duration
-from llmgw.plan.drift import Difference
 from llmgw.plan.status import ReplicaState, ReplicaStatus
-from llmgw.plan.text.explain import rails_words
-from llmgw.plan.text.spans import Line, Span, Style, folded, gpu_words, line, plain, wrapped
+from llmgw.plan.text.spans import Line, Span, Style, folded, gpu_words, line, plain, rails_words, wrapped
+
+if TYPE_CHECKING:
+    from llmgw.plan.drift import Difference
 
 _STYLES: dict[ReplicaState, Style] = {
     ReplicaState.READY: "add",
@@ -78,7 +80,7 @@ def _counts(found: Sequence[ReplicaStatus]) -> str:
     return f"{count(len(found), 'replica')}: {', '.join(states)}."
 
 
-def drift_lines(found: Sequence[Difference], *, width: int = 96) -> list[Line]:
+def drift_lines(found: "Sequence[Difference]", *, width: int = 96) -> list[Line]:
     """What differs, with the fields that do; those that a plan would act on first."""
     if not found:
         return [plain("Nothing differs: all that runs is as the catalogue says and as llmgw left it.")]
