@@ -279,6 +279,13 @@ def test_a_node_that_is_frozen_cut_off_for_a_while_for_long_or_rebooted(site: La
             print("\n{:<36} {:<24} {}\n    {}".format(*row))
 
 
+def repaired(site: LabSite) -> bool:
+    """Whether reconcile has started m/0 again, and it is published as ready."""
+    events = site.json("history")["events"]
+    started = any(one["kind"] == "repair" and "started on" in one["message"] for one in events)
+    return started and site.endpoints() == {"m/0": "ready"}
+
+
 def test_a_node_without_systemd_is_started_repaired_and_left_clean(site: LabSite) -> None:
     site.write(("l1",))
     site.catalogue(one_rank())
@@ -289,10 +296,15 @@ def test_a_node_without_systemd_is_started_repaired_and_left_clean(site: LabSite
         node.processes("vllm serve")
     )  # it runs as the account that logs in: nothing here may change to another
     node.sh("su -s /bin/sh ops -c 'echo x >/dev/shm/nccl-left-over'")
-    node.sh(f"kill -9 {pid}")
-    said = reconciled(
-        site, lambda: site.endpoints() == {"m/0": "ready"} and pid not in node.processes("vllm serve")
-    )
+    with site.popen("reconcile", "--follow", "--interval", "1") as follower:
+        try:
+            node.sh(f"kill -9 {pid}")
+            wait_until(lambda: repaired(site), node.log, timeout_s=120)
+        finally:
+            follower.terminate()
+        said, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 143
+    assert pid not in node.processes("vllm serve")
     assert "m/0: ready -> failed: rank 0 on l1 has ended" in said
     assert site.llmgw("replicas", "logs", "m/0").stdout
     assert site.llmgw("replicas", "logs", "m/0", "--previous").stdout
