@@ -69,7 +69,7 @@ def router_process(
             stderr=file,
             cwd=ROOT,
             pass_fds=tuple(pass_fds),
-            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            env={"PYTHONPATH": str(ROOT), **os.environ, **(env or {})},
         )
     started = RouterProcess(process, port, log)
     try:

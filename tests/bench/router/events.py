@@ -1,4 +1,5 @@
-"""What one client's trouble costs another: overload by a key, and reloads of a large file while streams run.
+"""What one client's trouble costs another: overload by a key, a crowd of idle and slow connections, a cold replica that
+joins, and reloads of a large file while streams run.
 
 python -m tests.bench.router.events
 """
@@ -18,7 +19,7 @@ from llmgw.serving.keys import digest_of
 from llmgw.store.files import write_whole
 from tests.bench.router.bench import BUILD, ENGINE_PORT, FIRST_PORT, HERE, Scenario, load, pinned, stop, wait_for
 from tests.bench.router.peers import llmgw
-from tests.fakes.http_engine import answers, engines
+from tests.fakes.http_engine import Behave, Seen, Wire, answers, completion, engines, reply
 from tests.fakes.router_process import router_process
 from tests.fakes.router_world import ask, key_file, publish
 
@@ -89,6 +90,55 @@ async def overload(folder: Path) -> None:
     print(f"calm key alone: {quantiles(alone)}; beside the loud one: {quantiles(beside)}; p99 {ratio:.2f} times")
 
 
+async def crowd(folder: Path) -> None:
+    """2,000 idle connections and 200 heads that never end; another client's times before and during that."""
+    async with engines(2, answers(wait_s=0.1)) as two:
+        publish(folder, 1, [(f"m/{n}", engine.url) for n, engine in enumerate(two)])
+        with router_process(folder, "--published", str(folder), "--check", "0") as router:
+            alone = await calm(router.port, CALM_S)
+            held = [await asyncio.open_connection("127.0.0.1", router.port) for _ in range(2200)]
+            for _, writer in held[:200]:
+                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+            beside = await calm(router.port, CALM_S)
+            for _, writer in held:
+                writer.transport.abort()
+    ratio = statistics.quantiles(beside, n=100)[98] / statistics.quantiles(alone, n=100)[98]
+    print(
+        f"a client alone: {quantiles(alone)}; beside 2,200 connections: {quantiles(beside)}; p99 {ratio:.2f} times"
+    )
+
+
+def warming(wait_s: float, *, requests: int) -> Behave:
+    """Answers of an engine that was just started: the first takes five times as long, by so many it is warm."""
+    done = 0
+
+    async def behave(wire: Wire, _: Seen) -> None:
+        nonlocal done
+        done += 1
+        await asyncio.sleep(wait_s * (1 + 4 * max(0, requests - done) / requests))
+        await wire.send(reply(200, completion()))
+
+    return behave
+
+
+async def cold(folder: Path) -> None:
+    """Twelve requests at a time on two warm replicas, and on these and one that was just started."""
+    async with engines(3, answers(wait_s=0.05)) as three:
+        publish(folder, 1, [(f"m/{n}", engine.url) for n, engine in enumerate(three[:2])])
+        with router_process(folder, "--published", str(folder), "--check", "0") as router:
+            steady = [
+                ms for each in await asyncio.gather(*(calm(router.port, CALM_S) for _ in range(6))) for ms in each
+            ]
+            three[2].behave = warming(0.05, requests=200)
+            publish(folder, 2, [(f"m/{n}", engine.url) for n, engine in enumerate(three)])
+            joined = [
+                ms for each in await asyncio.gather(*(calm(router.port, 20) for _ in range(6))) for ms in each
+            ]
+    before, after = (statistics.quantiles(took, n=20)[18] for took in (steady, joined))
+    print(f"a cold replica joins two: p95 {before:.1f} ms before, {after:.1f} in the 20 s after; "
+          f"{after / before:.2f} times (bar 1.5); it got {len(three[2].seen)} of {len(joined)} requests")  # fmt: skip
+
+
 def large(folder: Path, generation: int) -> str:
     """The bench's file with 1,000 endpoints more, of other models."""
     value = json.loads((folder / "published" / "endpoints.json").read_text())
@@ -139,6 +189,9 @@ def main() -> None:
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(overload(Path(folder)))
+    for work in (crowd, cold):
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(work(Path(folder)))
     with tempfile.TemporaryDirectory() as folder:
         reloads(Path(folder))
 
