@@ -1,8 +1,10 @@
 """The command line: every command has its help, and errors say what next."""
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from llmgw.cli.commands import COMMANDS
 from llmgw.cli.main import cli, run
+from tests.fakes.paper_site import PaperSite
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -131,3 +134,60 @@ def test_the_manual_page_has_every_command_and_option_and_no_fault(tmp_path: Pat
     argv = ["groff", "-man", "-ww", "-Tutf8", "-z"]
     done = subprocess.run(argv, input=page, capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def shell(*words: str, cwd: Path, stdout: int = subprocess.PIPE) -> "subprocess.CompletedProcess[str]":
+    """A command as a shell runs it."""
+    argv = [sys.executable, "-m", "llmgw", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(cwd / "state")}
+    return subprocess.run(
+        argv, cwd=cwd, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("nodes", "cordon", "", "-r", "x"), 2, "'' names no node"),
+        (("nodes", "cordon", ",", "-r", "x"), 2, "',' names no node"),
+        (("nodes", "show", "n*"), 2, "n* is 3 nodes"),
+        (("nodes", "cordon", "n1", "-r", "\udcff"), 1, "UnicodeEncodeError"),
+        (("plan", "--repack", "-1"), 2, "--repack"),
+        (("history", "-n", "99999999999999999999999"), 2, "--limit"),
+        (("fabric", "scan", "--jitter", "inf"), 2, "--jitter"),
+        (("keys", "create", ""), 2, "TENANT"),
+        (("keys", "create", "-x"), 2, ""),
+        (("plan", "--no-refresh", "--facts", "missing.json"), 1, "missing.json: there is no such file"),
+        (("router", "--endpoint", "a=http://h:99999=m"), 2, "is no endpoint"),
+        (("router", "--endpoint", "a=http://h:1=m", "--listen", "fd:x"), 2, "is no address"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line_or_two(
+    tmp_path: Path, words: Sequence[str], code: int, says: str
+) -> None:
+    site = PaperSite(tmp_path / "site", nodes=("n1", "n2", "n3"))
+    done = shell("--site", str(site.folder), *words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (
+        shell("--site", str(site.folder), "nodes", "list", "-o", "json", cwd=tmp_path).stdout.count("cordoned")
+        == 0
+    )
+
+
+def test_an_inventory_without_the_group_says_so(tmp_path: Path) -> None:
+    site = PaperSite(tmp_path / "site", nodes=("n1",))
+    (site.folder / "hosts.yml").write_text("all: {hosts: {n1: {}}}\n")
+    done = shell("--site", str(site.folder), "check", cwd=tmp_path)
+    assert "the inventory has no such group" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--help",), ("manual",)])
+def test_a_full_disk_behind_stdout_is_a_line(tmp_path: Path, words: Sequence[str]) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = shell(*words, cwd=tmp_path, stdout=full.fileno())
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from llmgw.base import LlmgwError
 from llmgw.router.logs import JsonLines
 from llmgw.serving.endpoints import EndpointsFile
 from llmgw.serving.keys import digest_of, is_well_formed, make_key
@@ -344,6 +346,59 @@ async def metrics(world: World) -> str:
     async with aiohttp.ClientSession() as client:
         answer = await client.get(f"http://127.0.0.1:{world.metrics}/metrics")
         return await answer.text()
+
+
+def test_a11_a_file_that_could_not_be_read_is_read_again_though_it_has_not_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with engines(1) as (engine,):
+            publish(tmp_path, 5, [("m/0", engine.url)])
+            async with running(QUIET, published=tmp_path) as world:
+                (tmp_path / "next").symlink_to("/proc/self/mem")  # whose first page gives EIO
+                (tmp_path / "next").rename(tmp_path / "endpoints.json")
+                refused = world.router.tallies.reloads
+                await until(lambda: refused.get("endpoints_refused", 0) > 2)
+                assert (await world.ask()).status == 200
+
+    run(work())
+    assert [record.message for record in caplog.records].count("endpoints_refused") == 1
+
+
+def test_a_pipe_in_a_files_place_does_not_stop_the_router(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with engines(1) as (engine,):
+            publish(tmp_path, 5, [("m/0", engine.url)])
+            async with running(QUIET, published=tmp_path) as world:
+                os.mkfifo(tmp_path / "next")
+                (tmp_path / "next").rename(tmp_path / "endpoints.json")
+                await until(lambda: world.router.problem)
+                assert (await world.ask()).status == 200
+
+    run(work())
+
+
+def test_e2_an_admin_token_file_without_a_token_opens_nothing(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+
+    async def work() -> None:
+        async with running(QUIET, static=static([]), admin_token_file=tmp_path / "token"):
+            pass
+
+    with pytest.raises(LlmgwError, match="holds no admin token"):
+        run(work())
+
+
+def test_a_handover_never_takes_the_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "door").write_text("mine")
+
+    async def work() -> None:
+        async with running(QUIET, static=static([]), handover=tmp_path / "door"):
+            pass
+
+    with pytest.raises(LlmgwError, match="is no socket"):
+        run(work())
+    assert (tmp_path / "door").read_text() == "mine"
 
 
 def test_a11_a_file_that_is_not_there_at_all_makes_the_router_unready_and_not_dead(tmp_path: Path) -> None:

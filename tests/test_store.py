@@ -22,6 +22,7 @@ from llmgw.plan.repair import Retry
 from llmgw.serving import Endpoint
 from llmgw.store import State, backup, break_lock, count_change, held, lineage, locked, open_state, serial
 from llmgw.store.database import VERSION
+from llmgw.store.files import write_whole
 from llmgw.store.filesystem import NETWORK, filesystem_of
 from llmgw.store.health import conditions, retries, save_conditions, save_retries
 from llmgw.store.history import events, record
@@ -385,3 +386,31 @@ def test_a7_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     again = open_state(tmp_path / "state.db")
     assert serial(again) == 1
     assert again.one("PRAGMA integrity_check") == ("ok",)
+
+
+def test_what_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+    text, foreign, pipe = tmp_path / "text", tmp_path / "foreign.db", tmp_path / "pipe"
+    text.write_text("something else")
+    text.chmod(0o644)
+    Database(foreign)["theirs"].insert({"a": 1})
+    foreign.chmod(0o644)
+    os.mkfifo(pipe, 0o644)
+    before = {path: path.stat().st_mode for path in (text, foreign, pipe)}
+    for path in before:
+        with pytest.raises(LlmgwError, match=r"is not a store of llmgw|is another program's database"):
+            open_state(path)
+    assert Database(foreign).table_names() == ["theirs"]
+    assert {path: path.stat().st_mode for path in (text, pipe)} == {path: before[path] for path in (text, pipe)}
+
+
+def test_a_file_is_replaced_behind_its_link_and_a_pipe_is_written_into(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_whole(tmp_path / "link", "one")
+    assert (tmp_path / "file").read_text() == "one"
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", "two")
+    assert os.read(reader, 10) == b"two"
+    assert (tmp_path / "pipe").is_fifo()
+    os.close(reader)

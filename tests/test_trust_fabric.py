@@ -56,6 +56,15 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield made
 
 
+def test_a_site_folder_may_be_named_from_here(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_session(Path("hosts.yml")) as from_here:
+        (answer,) = run_play(from_here, Play("engine_probe", "probes_by_host", {"n1": []}, deadline_s=60))
+    assert answer.outcome == "ok", answer.why
+
+
 def play(session: Session, name: str, variable: str, step: Any) -> Any:
     (answer,) = run_play(session, Play(name, variable, {"n1": step}, deadline_s=60))
     assert answer.outcome == "ok", answer.why

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     "--target", "targets", multiple=True, metavar="M|M/N|node:X", help="As in llmgw plan; not with FILE."
 )
 @click.option("--replace", "replaced", multiple=True, metavar="M/N", help="As in llmgw plan; not with FILE.")
-@click.option("--repack", default=0, metavar="N", help="As in llmgw plan; not with FILE.")
+@click.option(
+    "--repack", type=click.IntRange(min=0), default=0, metavar="N", help="As in llmgw plan; not with FILE."
+)
 @pass_workspace
 def apply(
     workspace: Workspace,

@@ -24,9 +24,9 @@ SHOW_AFTER_S = 2.0
 def chosen(nodes: Sequence[InventoryHost], pattern: str | None) -> list[InventoryHost]:
     """The nodes of a pattern, in inventory order: names, hostlists (gpu[01-16]), globs; with commas; None: all.
 
-    UsageError, with near names, for a word that is no node.
+    UsageError, with near names, for a word that is no node, and for a pattern without a word.
     """
-    if not pattern:
+    if pattern is None:
         return list(nodes)
     names = [node.name for node in nodes]
     picked: set[str] = set()
@@ -38,7 +38,17 @@ def chosen(nodes: Sequence[InventoryHost], pattern: str | None) -> list[Inventor
                 f"there is no node {word}", hint=f"did you mean {' or '.join(close)}?" if close else ""
             )
         picked.update(found)
+    if not picked:
+        raise UsageError(f"{pattern!r} names no node", hint="'*' is every node")
     return [node for node in nodes if node.name in picked]
+
+
+def chosen_one(nodes: Sequence[InventoryHost], pattern: str) -> InventoryHost:
+    """The one node of a pattern; UsageError where it is none or several."""
+    picked = chosen(nodes, pattern)
+    if len(picked) > 1:
+        raise UsageError(f"{pattern} is {len(picked)} nodes", hint="name one")
+    return picked[0]
 
 
 @dataclass

@@ -146,7 +146,14 @@ def _read_map(file: str) -> "Topology":
 @click.command()
 @click.argument("name", metavar="[FABRIC]", required=False)
 @click.option("--scan", "number", type=int, help="One scan with all that it changed and all its problems.")
-@click.option("-n", "--limit", default=30, show_default=True, help="At most so many of the newest.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1 << 40),
+    default=30,
+    show_default=True,
+    help="At most so many of the newest.",
+)
 @output_options
 @pass_workspace
 def history(workspace: Workspace, name: str | None, number: int | None, limit: int, output: Output) -> None:

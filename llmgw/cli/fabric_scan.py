@@ -53,7 +53,13 @@ class Told:
     "--cron", is_flag=True, help="Silent when all is well; else one line on stderr and a code that is not 0."
 )
 @click.option("--if-free", is_flag=True, help="Exit 0 at once where another scan is under way.")
-@click.option("--jitter", default=0.0, metavar="SECONDS", help="Wait a random time first, at most this long.")
+@click.option(
+    "--jitter",
+    type=click.FloatRange(0, 86_400),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait a random time first, at most this long.",
+)
 @click.option(
     "--timeout", default=600.0, show_default=True, metavar="SECONDS", help="Begin no scan after this time."
 )

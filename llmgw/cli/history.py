@@ -20,7 +20,14 @@ COLUMNS = (
 @click.command()
 @click.argument("subject", required=False, default="")
 @click.option("--since", help="Only what is newer: 30m, 2h, 7d, or a time.")
-@click.option("-n", "--limit", default=200, show_default=True, help="At most so many of the newest.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1 << 40),
+    default=200,
+    show_default=True,
+    help="At most so many of the newest.",
+)
 @output_options
 @pass_workspace
 def history(workspace: Workspace, subject: str, since: str | None, limit: int, output: Output) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmgw.base import ExitCode, UsageError, duration, near
+from llmgw.base import ExitCode, UsageError, duration, near, visible
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.times import ahead
 from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
@@ -29,6 +29,17 @@ _BEGINNING = 12
 _AT_LEAST_1 = click.IntRange(min=1)
 
 
+def _label(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A tenant or a key's id as lists and ledgers can show it: 1 to 64 signs, no option's hyphen first."""
+    if value is None or (
+        0 < len(value) <= 64 and value.isprintable() and value[0] not in "- " and value[-1] != " "
+    ):
+        return value
+    raise click.BadParameter(
+        f"{visible(value)[:80]!r}: 1 to 64 printable signs, the first no hyphen", param=parameter
+    )
+
+
 @click.group()
 def keys() -> None:
     """Make, list and revoke the keys that clients show to the router.
@@ -38,8 +49,14 @@ def keys() -> None:
 
 
 @keys.command()
-@click.argument("tenant")
-@click.option("--id", "key_id", metavar="ID", help="The key's name in lists and ledgers; else one is made up.")
+@click.argument("tenant", callback=_label)
+@click.option(
+    "--id",
+    "key_id",
+    metavar="ID",
+    callback=_label,
+    help="The key's name in lists and ledgers; else one is made up.",
+)
 @click.option("--expires", metavar="TIME", help="Good until then: 12h, 90d, or a time like 2027-03-01.")
 @click.option("--model", "models", multiple=True, help="Only this model; again for more. Else all.")
 @click.option("--max-in-flight", type=_AT_LEAST_1, help="Requests at a time.")

@@ -126,7 +126,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         error.show()
         return USAGE if isinstance(error, click.UsageError) else ERROR
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("llmgw: interrupted", err=True)
@@ -139,10 +139,24 @@ def run(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _give_up_stdout() -> None:
+    """Where what was printed cannot be written, Python shall not try again as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _mendable(error: Exception, *, debug: bool) -> int:
-    """The exit code of an error that an operator can mend, said on stderr; anything else is a bug and is raised."""
+    """The exit code of an error that an operator can mend, said on stderr; anything else is a bug and is raised.
+
+    What the system or an encoding refuses and nobody foresaw is one line too: --debug shows where.
+    """
     from llmgw.base import LlmgwError, visible
 
+    if not debug and isinstance(error, OSError | UnicodeError | OverflowError):
+        _give_up_stdout()
+        error = LlmgwError(f"{type(error).__name__}: {error}", hint="--debug shows where")
     if debug or not isinstance(error, LlmgwError):
         raise error
     first, *rest = error.message.splitlines() or ["unknown error"]

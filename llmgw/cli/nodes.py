@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from llmgw.base import duration
-from llmgw.cli.asking import ask_nodes, chosen
+from llmgw.cli.asking import ask_nodes, chosen, chosen_one
 from llmgw.cli.output import Column, Output, output_options
 from llmgw.cli.workspace import Workspace, operator, pass_workspace, say
 from llmgw.observed import Facts, NodeFacts, Orphan
@@ -120,7 +120,7 @@ def show(workspace: Workspace, name: str, output: Output) -> None:
     from llmgw.store.nodes import cordons, load_facts
 
     site = workspace.remembered_site
-    (node,) = chosen(site.nodes, name)
+    node = chosen_one(site.nodes, name)
     facts = load_facts(workspace.store, [node.name])
     out = cordons(workspace.store)
     document = {
@@ -219,7 +219,7 @@ def logs(
     from llmgw.cli.logs import Reading, of_run, show_logs
     from llmgw.store.nodes import load_facts
 
-    (node,) = chosen(workspace.site.nodes, name)
+    node = chosen_one(workspace.site.nodes, name)
     seen = load_facts(workspace.store, [node.name]).nodes.get(node.name)
     runs = [of_run(node.name, run) for run in (seen.runs if seen else ())]
     if not runs:

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 @click.option(
     "--replace", "replaced", multiple=True, metavar="M/N", help="Restart this replica although nothing changed."
 )
-@click.option("--repack", default=0, metavar="N", help="Move up to N running replicas to make room.")
+@click.option(
+    "--repack",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Move up to N running replicas to make room.",
+)
 @click.option("--replace-unreachable", is_flag=True, help="Place replicas of silent nodes elsewhere at once.")
 @click.option("--refresh/--no-refresh", default=True, help="Ask the nodes now, or take what was last seen.")
 @click.option(

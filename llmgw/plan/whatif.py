@@ -43,9 +43,9 @@ def _missing(board: Board, member: Member) -> Iterable[str]:
             lacking.add(refusal.reason)
     if Reason.ENGINE in lacking:
         version = f"{profile.engine} {profile.version}"
-        yield f"where {version} is installed (llmgw engines install {version})"
+        yield f"where {version} is installed"
     if Reason.WEIGHTS in lacking:
-        yield f"where its weights are (llmgw weights fetch {member.model})"
+        yield f"where its weights are ({model.source.path})"
     if any(refusal.reason is Reason.MEMORY_FIT for refusal in refusals.values()):
         yield "split over more GPUs (tensor_parallel, pipeline_parallel), or on GPUs of more memory"
 

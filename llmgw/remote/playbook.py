@@ -74,7 +74,7 @@ def open_session(inventory: Path, *, connect_s: int = 10) -> Iterator[Session]:
     """A session on that inventory. Its connections end with it, or by themselves a minute after a killed llmgw."""
     with run_folder(_short_folder()) as sockets:
         try:
-            yield Session(inventory, sockets, connect_s)
+            yield Session(inventory.absolute(), sockets, connect_s)  # Ansible runs in the playbooks' folder
         finally:
             _end_connections(sockets)
 

@@ -31,6 +31,8 @@ def split_address(text: str) -> tuple[str, int]:
 def listening(text: str, *, reuse_port: bool) -> socket.socket:
     """A listening socket for an address: `host:port`, `unix:/path`, or `fd:N` for one that was inherited."""
     if text.startswith("fd:"):
+        if not text[3:].isdigit():
+            raise UsageError(f"{text!r} is no address", hint="fd:N is the number of an inherited socket")
         return _inherited(int(text[3:]))
     try:
         return (
@@ -156,11 +158,16 @@ class Handover:
         self._path = path
         self._sockets = list(sockets)
         self._gone = gone
+        if path.exists() and not path.is_socket():
+            raise LlmgwError(f"cannot offer sockets on {path}: it exists and is no socket")
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.unlink(missing_ok=True)
-        self.door = _unix(draft)
-        draft.chmod(0o600)
-        draft.rename(path)
+        try:
+            draft.unlink(missing_ok=True)
+            self.door = _unix(draft)
+            draft.chmod(0o600)
+            draft.rename(path)
+        except OSError as error:
+            raise LlmgwError(f"cannot offer sockets on {path}: {error.strerror or error}") from None
         self._inode = path.stat().st_ino
 
     def answer(self, link: socket.socket) -> bool:

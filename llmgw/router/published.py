@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,17 +17,18 @@ from llmgw.serving.reload import LARGEST, decide_reload
 log = logging.getLogger("llmgw.router")
 ENDPOINTS, KEYS, ENGINE_KEYS, NODES = "endpoints.json", "keys.json", "engine-keys.json", "nodes.json"
 STATUS = "endpoints.status"
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
 
 
 class Published:
-    """Reads the folder's files when their inode, size or time of change is another."""
+    """Reads the folder's files when their inode, size or a time of theirs is another, or a read has failed."""
 
     def __init__(self, router: Router, folder: Path | None) -> None:
         self._router = router
         self._folder = folder
         self._seen: dict[str, _Stamp | None] = {}
         self._engine_keys: dict[str, str] = {}
+        self._told: dict[str, str] = {}
         self.nodes: NodesFile | None = None
 
     def look(self) -> None:
@@ -64,7 +66,7 @@ class Published:
     def _is_new(self, name: str) -> bool:
         try:
             found = (self._folder / name).stat()  # type: ignore[operator]
-            stamp: _Stamp | None = (found.st_ino, found.st_mtime_ns, found.st_size)
+            stamp: _Stamp | None = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         except OSError:
             stamp = None
         known = self._seen.get(name, ())
@@ -72,8 +74,15 @@ class Published:
         return stamp != known
 
     def _read(self, name: str) -> bytes:
-        with open(self._folder / name, "rb") as file:  # type: ignore[operator]  # noqa: PTH123
-            return file.read(LARGEST + 1)
+        """What the file holds. OSError: the next look tries again. What is no regular file never holds up the loop."""
+        try:
+            with open(self._folder / name, "rb", opener=_at_once) as file:  # type: ignore[operator]
+                return file.read(LARGEST + 1) or b""
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self._seen.pop(name, None)
+            raise
 
     def _endpoints(self) -> EndpointsFile | None:
         """The file, or None and its problem kept."""
@@ -136,4 +145,11 @@ class Published:
 
     def _refused(self, what: str, error: Exception) -> None:
         count(self._router.tallies.reloads, f"{what}_refused")
-        log.error(f"{what}_refused", extra={"problem": str(error)})
+        if self._told.get(what) != str(error):
+            log.error(f"{what}_refused", extra={"problem": str(error)})
+        self._told[what] = str(error)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens without waiting for a writer, which a FIFO in the file's place would have it do."""
+    return os.open(path, flags | os.O_NONBLOCK)

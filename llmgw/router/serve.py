@@ -125,7 +125,7 @@ class Service:
             yield
             return
         clock = self.loop.time
-        token = self.config.admin_token_file.read_text().strip() if self.config.admin_token_file else ""
+        token = _token(self.config.admin_token_file)
         gate = Gate(token=token, trusted_hosts=frozenset(self.config.trusted_hosts), secure=False, clock=clock)
         apps = {
             "admin": admin_app(gate, self.look, self.published.look),
@@ -266,6 +266,19 @@ async def _end(tasks: Sequence["asyncio.Task[None]"]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _token(file: Path | None) -> str:
+    """What the admin listener asks for; nothing where no file is named. LlmgwError where the file holds none."""
+    if file is None:
+        return ""
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeError) as error:
+        raise LlmgwError(f"{file}: the admin token cannot be read: {error}") from None
+    if not token:
+        raise LlmgwError(f"{file}: holds no admin token", hint=f"openssl rand -hex 24 > {file}")
+    return token
 
 
 def _client_tls(config: RouterConfig) -> ssl.SSLContext | None:

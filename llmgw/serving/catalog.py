@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from llmgw.base import UsageError
 from llmgw.serving.endpoints import Endpoint, EndpointsFile, ServedModel
@@ -127,12 +128,21 @@ def model_listing(catalog: Catalog, allowed: Iterable[str] | None) -> list[dict[
     return listed
 
 
+def _is_base(url: str) -> bool:
+    """Whether an endpoint can be at that URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
 def static_service(text: str) -> Service:
     """An endpoint written `id=URL=model[,model]`; UsageError where it is not."""
     name, _, rest = text.partition("=")
     url, _, models = rest.rpartition("=")
     names = tuple(word for word in models.split(",") if word)
-    if not (name and names and url.startswith(("http://", "https://"))):
+    if not (name and names and _is_base(url)):
         raise UsageError(
             f"{text!r} is no endpoint", hint="write id=URL=model[,model], like gpu1=http://10.0.0.5:8000=qwen"
         )

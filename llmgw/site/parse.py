@@ -119,7 +119,7 @@ def parse_hosts(listing: Mapping[str, Any], group: str, name: str) -> tuple[Inve
         raise DocumentError(
             Place(name, group),
             "the inventory has no such group",
-            hint=f"did you mean {close[0]}? " * bool(close) + "llmgw.yml can name others under groups",
+            hint=(f"did you mean {close[0]}? " if close else "") + "llmgw.yml can name others under groups",
         )
     variables = listing.get("_meta", {}).get("hostvars", {})
     return tuple(_host(host, variables.get(host, {}), name) for host in natural(_members(listing, group)))

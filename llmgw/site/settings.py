@@ -149,9 +149,7 @@ class SiteSettings(Document):
     lost_after_s: int = Field(900, ge=1, description="silence after which its replicas may run elsewhere")
     secrets: dict[ModelName, SecretSource] = {}
     router: RouterSettings = RouterSettings()
-    prometheus: str | None = Field(
-        None, pattern=r"^https?://", description="where capacity and history are asked for"
-    )
+    prometheus: str | None = Field(None, pattern=r"^https?://", description="where history is asked for")
 
 
 class HostVariables(Value):

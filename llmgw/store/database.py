@@ -17,12 +17,14 @@ from llmgw.store.filesystem import network_filesystem
 BUSY_S = 30.0
 _OF_THE_DISK = {
     sqlite3.SQLITE_BUSY: "another llmgw has been writing for half a minute: llmgw lock show",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: put a backup of it in its place, or move it away and scan anew",
     sqlite3.SQLITE_CANTOPEN: "look at its folder and its file system",
     sqlite3.SQLITE_FULL: "make room on its file system, then go on: llmgw apply --resume, or llmgw plan",
     sqlite3.SQLITE_IOERR: "look at its file system: dmesg says more",
     sqlite3.SQLITE_READONLY: "make it writable, or name another place with --state or LLMGW_STATE",
 }
 """SQLite's primary result codes (sqlite.org/rescode.html) that are no fault of a statement, and what to do."""
+_HEADER = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3
 VERSION = 3
 """The schema's version: how many of schema.STEPS a store has had, in its `user_version`."""
 
@@ -71,10 +73,11 @@ class State:
         """What the disk refuses, as an error that an operator can mend. A wrong statement stays a bug."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in _OF_THE_DISK:
+        except sqlite3.DatabaseError as error:
+            hint = _OF_THE_DISK.get(getattr(error, "sqlite_errorcode", -1) & 0xFF)
+            if hint is None:
                 raise
-            raise LlmgwError(f"{self.path}: {error}", hint=_OF_THE_DISK[error.sqlite_errorcode & 0xFF]) from None
+            raise LlmgwError(f"{self.path}: {error}", hint=hint) from None
 
     def close(self) -> None:
         self.connection.close()
@@ -119,7 +122,12 @@ def _make_private(path: Path) -> None:
             f"{path}: {error.strerror}", hint="choose another place with --state or LLMGW_STATE"
         ) from None
     try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or os.pread(descriptor, len(_HEADER), 0) not in (b"", _HEADER):
+            raise LlmgwError(
+                f"{path}: is not a store of llmgw", hint="name one, or a new file: --state, LLMGW_STATE"
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
@@ -134,6 +142,11 @@ def _migrate(state: State) -> None:
         )
     if version == VERSION:
         return
+    if version == 0 and state.one("SELECT 1 FROM sqlite_master"):
+        raise LlmgwError(
+            f"{state.path}: is another program's database",
+            hint="name a store of llmgw, or a new file, with --state",
+        )
     from llmgw.store.schema import bring_up  # sqlite-utils is slow to import, and most runs find nothing to do
 
     with state.change() as connection:

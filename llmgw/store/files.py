@@ -6,10 +6,19 @@ from pathlib import Path
 
 from llmgw.base import LlmgwError
 
+SITE_FILES = ("hosts.yml", "llmgw.yml", "models.yml")
+
 
 def write_whole(path: Path, text: str | bytes, *, mode: int = 0o600) -> None:
-    """Write beside `path`, flush to the disk, rename over it, flush the folder. LlmgwError where that fails."""
+    """Write beside `path`, flush to the disk, rename over it, flush the folder. LlmgwError where that fails.
+
+    A symbolic link stays one: what it names is replaced. A device, pipe or socket gets the text and stays.
+    """
     content = text.encode() if isinstance(text, str) else text
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        _write_into(path, content)
+        return
     try:
         descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -27,6 +36,14 @@ def write_whole(path: Path, text: str | bytes, *, mode: int = 0o600) -> None:
         raise LlmgwError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+def _write_into(path: Path, content: bytes) -> None:
+    try:
+        with path.open("wb", buffering=0) as file:
+            file.write(content)
+    except OSError as error:
+        raise LlmgwError(f"{path}: cannot be written: {error.strerror}") from None
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -40,10 +57,10 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise LlmgwError(
-            f"{path}: there is no such file",
-            hint="llmgw init DIR writes a site folder; --site or LLMGW_SITE names it",
-        ) from None
+        hint = (
+            "llmgw init DIR writes a site folder; --site or LLMGW_SITE names it" if path.name in SITE_FILES else ""
+        )
+        raise LlmgwError(f"{path}: there is no such file", hint=hint) from None
     except UnicodeDecodeError as error:
         raise LlmgwError(f"{path}: is not UTF-8 at byte {error.start}") from None
     except OSError as error:
