@@ -152,6 +152,7 @@ def shell(*words: str, cwd: Path, stdout: int = subprocess.PIPE) -> "subprocess.
         (("nodes", "cordon", ",", "-r", "x"), 2, "',' names no node"),
         (("nodes", "show", "n*"), 2, "n* is 3 nodes"),
         (("nodes", "cordon", "n1", "-r", "\udcff"), 1, "UnicodeEncodeError"),
+        (("init", "new", "--name", "a: b"), 2, "cannot be the name of a site"),
         (("plan", "--repack", "-1"), 2, "--repack"),
         (("history", "-n", "99999999999999999999999"), 2, "--limit"),
         (("fabric", "scan", "--jitter", "inf"), 2, "--jitter"),
@@ -174,6 +175,12 @@ def test_what_cannot_be_is_said_in_a_line_or_two(
         shell("--site", str(site.folder), "nodes", "list", "-o", "json", cwd=tmp_path).stdout.count("cordoned")
         == 0
     )
+
+
+@pytest.mark.parametrize("name", ["123", "true", "0x10"])
+def test_a_site_may_be_called_what_yaml_reads_as_something_else(tmp_path: Path, name: str) -> None:
+    assert shell("init", name, cwd=tmp_path).returncode == 0
+    assert "nodes" in shell("--site", name, "check", cwd=tmp_path).stderr
 
 
 def test_an_inventory_without_the_group_says_so(tmp_path: Path) -> None:
