@@ -247,3 +247,8 @@ def test_another_output_is_called_by_its_name_with_what_to_run(line: str, hint: 
     assert verdict.state == "rejected"
     assert hint in verdict.reason
     assert verdict.line == 1
+
+
+def test_a_scan_of_nothing_but_noise_is_rejected_with_its_own_reason() -> None:
+    verdict = read("".join(f"noise {number} {{\n" for number in range(60_000))).verdict
+    assert (verdict.state, verdict.reason) == ("rejected", "not a scan: 10000 lines without a device")

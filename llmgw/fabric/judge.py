@@ -93,11 +93,18 @@ def _verdict(scan: Scan, problems: list[Problem]) -> Verdict:
         kept = tuple(sorted(heaviest, key=lambda problem: problem.line))
     if weight is Weight.NOTE:
         return Verdict("complete", "", 0, kept)
-    worst.sort(key=lambda problem: _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST))
+    worst.sort(key=_rank)
     first = worst[0]
     more = f", and {len(worst) - 1} more" if weight is Weight.PARTIAL and len(worst) > 1 else ""
     what = f"{first.kind}: {first.message}" if first.message else str(first.kind)
     return Verdict(_STATES[weight], what + more, first.line, kept)
+
+
+def _rank(problem: Problem) -> int:
+    """How early a problem of the worst weight is told; that there are more tells nothing by itself."""
+    if problem.kind is Trouble.MORE:
+        return len(_FIRST) + 1
+    return _FIRST.index(problem.kind) if problem.kind in _FIRST else len(_FIRST)
 
 
 def _whole(scan: Scan) -> Iterator[Problem]:

@@ -113,7 +113,8 @@ class _Reader:
         return Scan(header, self.devices, tuple(self.problems), tuple(self.warned), self._lines)
 
     def _say(self, line: int, kind: Trouble, weight: Weight, message: str = "", *, shown: str = "") -> None:
-        if len(self.problems) < LIMIT_PROBLEMS:
+        heaviest = weight is Weight.REJECTED and all(problem.weight < weight for problem in self.problems)
+        if len(self.problems) < LIMIT_PROBLEMS or heaviest:  # the first that rejects the scan is its reason
             self.problems.append(Problem(line, kind, weight, message, shown[:200]))
         else:
             self._left_out.append(weight)
