@@ -414,3 +414,18 @@ def test_a_file_is_replaced_behind_its_link_and_a_pipe_is_written_into(tmp_path:
     assert os.read(reader, 10) == b"two"
     assert (tmp_path / "pipe").is_fifo()
     os.close(reader)
+
+
+def test_a_second_connection_of_a_process_leaves_the_first_its_locks(tmp_path: Path) -> None:
+    """Else another process that ends deletes the log from under both, and what they write is lost."""
+    path = tmp_path / "state.db"
+    first = open_state(path)
+    open_state(path).close()
+    for number in range(3):
+        record(first, "test", "m/0", f"event {number}", by="me")
+        ending = python("import sys; from pathlib import Path; from llmgw.store import open_state\n"
+                        "open_state(Path(sys.argv[1])).close()", str(path))  # fmt: skip
+        assert ending.wait() == 0
+        assert path.with_name("state.db-wal").exists()
+    first.close()
+    assert [event.message for event in events(open_state(path), limit=3)] == ["event 0", "event 1", "event 2"]

@@ -112,15 +112,38 @@ def _refuse_network(path: Path) -> None:
         )
 
 
+_looked_at: set[tuple[int, int]] = set()
+_looking = threading.Lock()
+
+
 def _make_private(path: Path) -> None:
-    """Make the file before SQLite does, so that it is 0600 whatever the umask; its -wal and -shm take its mode."""
+    """Make the file before SQLite does, so that it is 0600 whatever the umask; its -wal and -shm take its mode.
+
+    Once a process, and before its first connection: to close any descriptor of the file takes away the locks of every
+    connection of the process, and another process that then ends would take the log from under them
+    (sqlite.org/howtocorrupt.html, 2.2).
+    """
+    with _looking:
+        try:
+            known = path.lstat()
+            if (known.st_dev, known.st_ino) in _looked_at:
+                if stat.S_IMODE(known.st_mode) & 0o077:
+                    path.chmod(0o600)
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _misplaced(path, error) from None
+        found = _look_at(path)
+        _looked_at.add((found.st_dev, found.st_ino))
+
+
+def _look_at(path: Path) -> os.stat_result:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise LlmgwError(
-            f"{path}: {error.strerror}", hint="choose another place with --state or LLMGW_STATE"
-        ) from None
+        raise _misplaced(path, error) from None
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or os.pread(descriptor, len(_HEADER), 0) not in (b"", _HEADER):
@@ -131,6 +154,11 @@ def _make_private(path: Path) -> None:
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
+    return found
+
+
+def _misplaced(path: Path, error: OSError) -> LlmgwError:
+    return LlmgwError(f"{path}: {error.strerror}", hint="choose another place with --state or LLMGW_STATE")
 
 
 def _migrate(state: State) -> None:
