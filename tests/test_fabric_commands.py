@@ -339,7 +339,7 @@ def test_a_crontab_line_and_systemd_units_have_the_sites_own_paths(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = tmp_path / "a site 100%"
-    assert run(["init", str(site)]) == 0
+    assert run(["init", str(site), "--name", "mysite"]) == 0
     capsys.readouterr()
     begin = ["--site", str(site), "fabric", "schedule"]
     assert run([*begin, "crontab", "--every", "10"]) == 0
