@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmgw.base import ExitCode, LlmgwError, UsageError, count, visible
-from llmgw.cli.output import Column, Output, output_options
+from llmgw.cli.output import Column, Output, newest_option, output_options
 from llmgw.cli.workspace import Workspace, pass_workspace, say
 
 if TYPE_CHECKING:
@@ -146,14 +146,7 @@ def _read_map(file: str) -> "Topology":
 @click.command()
 @click.argument("name", metavar="[FABRIC]", required=False)
 @click.option("--scan", "number", type=int, help="One scan with all that it changed and all its problems.")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, 1 << 40),
-    default=30,
-    show_default=True,
-    help="At most so many of the newest.",
-)
+@newest_option(30)
 @output_options
 @pass_workspace
 def history(workspace: Workspace, name: str | None, number: int | None, limit: int, output: Output) -> None:

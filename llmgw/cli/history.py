@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
-from llmgw.cli.output import Column, Output, output_options
+from llmgw.cli.output import Column, Output, newest_option, output_options
 from llmgw.cli.times import ago
 from llmgw.cli.workspace import Workspace, pass_workspace
 
@@ -20,14 +20,7 @@ COLUMNS = (
 @click.command()
 @click.argument("subject", required=False, default="")
 @click.option("--since", help="Only what is newer: 30m, 2h, 7d, or a time.")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, 1 << 40),
-    default=200,
-    show_default=True,
-    help="At most so many of the newest.",
-)
+@newest_option(200)
 @output_options
 @pass_workspace
 def history(workspace: Workspace, subject: str, since: str | None, limit: int, output: Output) -> None:

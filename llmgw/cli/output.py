@@ -77,6 +77,18 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
+def newest_option(default: int) -> Callable[[_F], _F]:
+    """-n, --limit: how many of a history's newest rows a command shows, given to it as `limit`."""
+    return click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(1, 1 << 40),
+        default=default,
+        show_default=True,
+        help="At most so many of the newest.",
+    )
+
+
 def output_options(command: _F) -> _F:
     """-o and --no-headers, given to the command as `output`."""
 

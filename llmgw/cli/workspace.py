@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llmgw.store import State
 
 SETTINGS, CATALOGUE, HOSTS = "llmgw.yml", "models.yml", "hosts.yml"
+_NO_SITE = "llmgw init DIR writes a site folder; --site or LLMGW_SITE names it"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Workspace:
         from llmgw.store.files import read_text
 
         path = self.path(SETTINGS)
-        return parse_settings(read_text(path), str(path))
+        return parse_settings(read_text(path, hint=_NO_SITE), str(path))
 
     @cached_property
     def catalogue(self) -> "Catalogue":
@@ -63,7 +64,7 @@ class Workspace:
         from llmgw.store.files import read_text
 
         settings, path = self.settings, self.path(CATALOGUE)
-        return parse_catalogue(read_text(path), str(path), settings)
+        return parse_catalogue(read_text(path, hint=_NO_SITE), str(path), settings)
 
     @cached_property
     def listing(self) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from llmgw.base import LlmgwError
 
-SITE_FILES = ("hosts.yml", "llmgw.yml", "models.yml")
-
 
 def write_whole(path: Path, text: str | bytes, *, mode: int = 0o600) -> None:
     """Write beside `path`, flush to the disk, rename over it, flush the folder. LlmgwError where that fails.
@@ -52,14 +50,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_text(path: Path) -> str:
-    """A text file of the site or of llmgw. LlmgwError, with what to do, where there is none."""
+def read_text(path: Path, *, hint: str = "") -> str:
+    """A text file of the site or of llmgw. LlmgwError, with `hint` as what to do, where there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = (
-            "llmgw init DIR writes a site folder; --site or LLMGW_SITE names it" if path.name in SITE_FILES else ""
-        )
         raise LlmgwError(f"{path}: there is no such file", hint=hint) from None
     except UnicodeDecodeError as error:
         raise LlmgwError(f"{path}: is not UTF-8 at byte {error.start}") from None

@@ -70,6 +70,10 @@ def quantiles(took: Sequence[float]) -> str:
     return f"p50 {marks[49]:.1f} ms, p99 {marks[98]:.1f} ms"
 
 
+def p99(took: Sequence[float]) -> float:
+    return statistics.quantiles(took, n=100)[98]
+
+
 async def overload(folder: Path) -> None:
     """A key with a limit of 8 at a time sends 80 at a time; another key's times before and during that."""
     key_file(
@@ -86,7 +90,7 @@ async def overload(folder: Path) -> None:
             await asyncio.sleep(2.0)
             beside = await calm(router.port, CALM_S)
             await flood.wait()
-    ratio = statistics.quantiles(beside, n=100)[98] / statistics.quantiles(alone, n=100)[98]
+    ratio = p99(beside) / p99(alone)
     print(f"calm key alone: {quantiles(alone)}; beside the loud one: {quantiles(beside)}; p99 {ratio:.2f} times")
 
 
@@ -102,7 +106,7 @@ async def crowd(folder: Path) -> None:
             beside = await calm(router.port, CALM_S)
             for _, writer in held:
                 writer.transport.abort()
-    ratio = statistics.quantiles(beside, n=100)[98] / statistics.quantiles(alone, n=100)[98]
+    ratio = p99(beside) / p99(alone)
     print(
         f"a client alone: {quantiles(alone)}; beside 2,200 connections: {quantiles(beside)}; p99 {ratio:.2f} times"
     )
